@@ -1,0 +1,275 @@
+//! What a scheduling kernel does, as a stream of events in time order.
+//!
+//! The live recorder and the simulator produce the same events; metrics, pictures and replay read them.
+//! How they lie on disk: [`crate::recording`].
+
+use crate::ids::{ChannelId, CpuId, TaskId};
+use crate::policy::{Nice, Policy};
+use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// One event. Events of a stream rise in time; equal times keep the order in which they happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, since the start of the recording.
+    pub time: Nanos,
+    /// On which CPU it happened.
+    pub cpu: CpuId,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// In what state a task left its CPU (`prev_state` of `sched_switch`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PrevState {
+    /// Still runnable: preempted, slice over or yielded.
+    Runnable,
+    /// Sleeps until woken or signalled.
+    Interruptible,
+    /// Sleeps until woken (disk and the like).
+    Uninterruptible,
+    /// Stopped, traced or parked.
+    Stopped,
+    /// Gone.
+    Dead,
+}
+
+/// In what context a wake-up was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Context {
+    /// By the current task itself.
+    Task,
+    /// In a hard interrupt (timer, device).
+    HardIrq,
+    /// In a softirq (network receive, timers).
+    SoftIrq,
+}
+
+/// Where an interrupt comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum IrqSource {
+    /// The local timer: tick and high-resolution timers.
+    Timer,
+    /// Another CPU.
+    Ipi,
+    /// A device, by its interrupt number.
+    Device(u32),
+}
+
+/// System calls and kernel operations that can wait, or let somebody else stop waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Operation {
+    /// Read from a pipe; amount in bytes.
+    PipeRead,
+    /// Write to a pipe; amount in bytes.
+    PipeWrite,
+    /// Receive from a socket; amount in bytes.
+    SocketReceive,
+    /// Send to a socket; amount in bytes. The channel is the receiving end's.
+    SocketSend,
+    /// Wait on a futex.
+    FutexWait,
+    /// Wake waiters of a futex; amount is the number asked for.
+    FutexWake,
+    /// `poll`, `select`, `ppoll`; amount is the timeout in ns, `u64::MAX` if none. The channel is the first.
+    Poll,
+    /// `epoll_wait`; amount as for poll. The channel is the epoll instance.
+    EpollWait,
+    /// Sleep for a time; amount in ns.
+    SleepRelative,
+    /// Sleep until an instant; amount in ns since the start of the recording.
+    SleepAbsolute,
+    /// Wait for a child.
+    WaitChild,
+    /// `sched_yield`.
+    Yield,
+    /// Read from or write to anything else (files, terminals, eventfd without a pair).
+    OtherIo,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The CPU changes its task.
+    Switch {
+        /// Leaves the CPU.
+        prev: TaskId,
+        /// In what state.
+        prev_state: PrevState,
+        /// Runs from now on.
+        next: TaskId,
+    },
+    /// A wake-up begins, on the waker's CPU (`sched_waking`): the wakee is runnable from here.
+    Waking {
+        /// The current task of the CPU; it is the cause only in [`Context::Task`].
+        waker: TaskId,
+        /// In what context.
+        context: Context,
+        /// The task woken.
+        wakee: TaskId,
+        /// The CPU the wakee last ran on (placement is decided later).
+        wakee_cpu: CpuId,
+    },
+    /// A new task is put on a queue for the first time (`sched_wakeup_new`).
+    WakeupNew {
+        /// The task.
+        task: TaskId,
+        /// Its first CPU.
+        target_cpu: CpuId,
+    },
+    /// A task moves to another CPU's queue.
+    Migrate {
+        /// The task.
+        task: TaskId,
+        /// From here.
+        from: CpuId,
+        /// To there.
+        to: CpuId,
+    },
+    /// A task is created.
+    Fork {
+        /// Who forked.
+        parent: TaskId,
+        /// The new task.
+        child: TaskId,
+    },
+    /// A task replaces its program.
+    Exec {
+        /// The task.
+        task: TaskId,
+    },
+    /// A task ends.
+    Exit {
+        /// The task.
+        task: TaskId,
+    },
+    /// Policy, nice or real-time priority changed.
+    AttributesChanged {
+        /// The task.
+        task: TaskId,
+        /// New policy.
+        policy: Policy,
+        /// New nice value.
+        nice: Nice,
+        /// New real-time priority.
+        rt_priority: u8,
+    },
+    /// An interrupt handler begins.
+    IrqEnter {
+        /// Whose.
+        source: IrqSource,
+    },
+    /// It ends.
+    IrqExit {
+        /// Whose.
+        source: IrqSource,
+    },
+    /// A softirq handler begins.
+    SoftirqEnter {
+        /// Its vector, as in `enum { HI_SOFTIRQ, TIMER_SOFTIRQ, NET_TX_SOFTIRQ, ... }`.
+        vector: u8,
+    },
+    /// It ends.
+    SoftirqExit {
+        /// Its vector.
+        vector: u8,
+    },
+    /// A task's timer expires.
+    TimerExpire {
+        /// The task that waits for it, idle if unknown.
+        task: TaskId,
+        /// When it should have.
+        due: Nanos,
+    },
+    /// A task enters an operation that can wait or wake.
+    OperationEnter {
+        /// The task.
+        task: TaskId,
+        /// The operation.
+        operation: Operation,
+        /// On what; see [`Operation`].
+        channel: ChannelId,
+        /// How much; see [`Operation`].
+        amount: u64,
+    },
+    /// The operation returns.
+    OperationExit {
+        /// The task.
+        task: TaskId,
+        /// The operation.
+        operation: Operation,
+        /// On what.
+        channel: ChannelId,
+        /// Return value: bytes, number woken, or a negative error number.
+        result: i64,
+    },
+    /// A periodic or request task finished one job.
+    Job {
+        /// The task.
+        task: TaskId,
+        /// When the job was released.
+        released: Nanos,
+        /// When it had to be done; [`Nanos::MAX`] if it has no deadline.
+        deadline: Nanos,
+    },
+    /// The key the scheduler ranks the task by, at a change. Lower runs sooner.
+    Rank {
+        /// The task.
+        task: TaskId,
+        /// In the scheduler's own unit.
+        key: i64,
+    },
+}
+
+/// Takes events as they happen.
+pub trait EventSink {
+    /// Whether this sink wants [`EventKind::Rank`], irq and operation events; the simulator skips the work
+    /// of making them otherwise.
+    fn wants_detail(&self) -> bool {
+        true
+    }
+
+    /// Takes one event.
+    fn event(&mut self, event: &Event);
+}
+
+/// Throws events away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullSink;
+
+impl EventSink for NullSink {
+    fn wants_detail(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn event(&mut self, _event: &Event) {}
+}
+
+impl EventSink for Vec<Event> {
+    fn event(&mut self, event: &Event) {
+        self.push(*event);
+    }
+}
+
+impl<A: EventSink, B: EventSink> EventSink for (A, B) {
+    fn wants_detail(&self) -> bool {
+        self.0.wants_detail() || self.1.wants_detail()
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.0.event(event);
+        self.1.event(event);
+    }
+}
+
+impl<S: EventSink + ?Sized> EventSink for &mut S {
+    fn wants_detail(&self) -> bool {
+        (**self).wants_detail()
+    }
+
+    fn event(&mut self, event: &Event) {
+        (**self).event(event);
+    }
+}

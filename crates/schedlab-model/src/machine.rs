@@ -1,0 +1,233 @@
+//! A machine as the simulator and the report see it: kernel, topology, what things cost.
+//!
+//! Every cost says where it comes from; `schedlab machine` writes such a file. The `Machine` that a
+//! control loop drives is in [`crate::outcome`].
+
+use crate::time::Nanos;
+use crate::topology::Topology;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The kernel whose scheduler is meant: selects generation, defaults and BTF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct KernelVersion {
+    /// `6` of 6.18.
+    pub major: u16,
+    /// `18` of 6.18.
+    pub minor: u16,
+}
+
+/// A kernel name that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a kernel version: write e.g. 6.18 or 7.2")]
+pub struct ParseKernelVersionError(String);
+
+impl KernelVersion {
+    /// First kernel with sched_ext.
+    pub const V6_12: KernelVersion = KernelVersion { major: 6, minor: 12 };
+    /// EEVDF with `vprot`.
+    pub const V6_18: KernelVersion = KernelVersion { major: 6, minor: 18 };
+    /// The newest kernel modelled.
+    pub const V7_2: KernelVersion = KernelVersion { major: 7, minor: 2 };
+}
+
+impl FromStr for KernelVersion {
+    type Err = ParseKernelVersionError;
+    /// Reads `6.18` and also a full release such as `6.18.44-cloud-amd64`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fail = || ParseKernelVersionError(text.to_owned());
+        let mut parts = text.trim().trim_start_matches('v').split(['.', '-', '+']);
+        let mut number = || parts.next().and_then(|part| part.parse().ok()).ok_or_else(fail);
+        Ok(KernelVersion { major: number()?, minor: number()? })
+    }
+}
+
+impl TryFrom<String> for KernelVersion {
+    type Error = ParseKernelVersionError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<KernelVersion> for String {
+    fn from(version: KernelVersion) -> String {
+        version.to_string()
+    }
+}
+
+impl fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Preemption model (`CONFIG_PREEMPT*`, `preempt=`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preemption {
+    /// No kernel preemption.
+    None,
+    /// At voluntary points.
+    Voluntary,
+    /// Anywhere.
+    #[default]
+    Full,
+    /// Full for real-time, at the tick for fair tasks.
+    Lazy,
+}
+
+/// Where a cost was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// Measured on the machine by `schedlab machine --calibrate`.
+    Measured,
+    /// From a publication or a data sheet.
+    Published,
+    /// Chosen to be plausible; no source.
+    #[default]
+    Assumed,
+}
+
+/// One cost: typical value and how much it scatters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Typical (median) value.
+    pub value: Nanos,
+    /// Half the width of the scatter, in percent of the value; drawn uniformly from the seed.
+    #[serde(default)]
+    pub spread_percent: u32,
+    /// Where it comes from.
+    #[serde(default)]
+    pub origin: Origin,
+}
+
+impl Cost {
+    /// An assumed cost.
+    pub const fn assumed(ns: u64, spread_percent: u32) -> Cost {
+        Cost { value: Nanos(ns), spread_percent, origin: Origin::Assumed }
+    }
+}
+
+/// What things cost on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Costs {
+    /// Switching between two tasks, both directions counted once (`__schedule` and `switch_to`).
+    pub context_switch: Cost,
+    /// Waking a task, paid by the waker.
+    pub wakeup: Cost,
+    /// From sending a reschedule interrupt to its handler on a running CPU.
+    pub ipi: Cost,
+    /// From the interrupt to running again, out of the idle loop.
+    pub idle_exit: Cost,
+    /// The tick's handler.
+    pub tick: Cost,
+    /// A device or timer interrupt's handler.
+    pub interrupt: Cost,
+    /// From a timer's expiry to its handler.
+    pub timer_latency: Cost,
+    /// Lost warmth after moving to another thread of the core.
+    pub migration_smt: Cost,
+    /// Lost warmth after moving within a last-level cache.
+    pub migration_cache: Cost,
+    /// Lost warmth after moving to another cache of the node.
+    pub migration_node: Cost,
+    /// Lost warmth after moving to another node.
+    pub migration_remote: Cost,
+    /// One pass of periodic or newidle balancing for each CPU looked at.
+    pub balance_per_cpu: Cost,
+    /// One thousand BPF instructions of a sched_ext scheduler.
+    pub bpf_kilo_instructions: Cost,
+    /// Entering and leaving a sched_ext callback.
+    pub ext_callback: Cost,
+}
+
+impl Default for Costs {
+    /// Plausible for a recent x86 server or virtual machine; every origin says `assumed`.
+    fn default() -> Costs {
+        Costs {
+            context_switch: Cost::assumed(1_200, 20),
+            wakeup: Cost::assumed(800, 20),
+            ipi: Cost::assumed(1_500, 30),
+            idle_exit: Cost::assumed(1_500, 40),
+            tick: Cost::assumed(1_500, 30),
+            interrupt: Cost::assumed(1_500, 30),
+            timer_latency: Cost::assumed(1_000, 50),
+            migration_smt: Cost::assumed(500, 50),
+            migration_cache: Cost::assumed(3_000, 50),
+            migration_node: Cost::assumed(15_000, 50),
+            migration_remote: Cost::assumed(30_000, 50),
+            balance_per_cpu: Cost::assumed(150, 30),
+            bpf_kilo_instructions: Cost::assumed(400, 20),
+            ext_callback: Cost::assumed(30, 20),
+        }
+    }
+}
+
+/// A machine file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineDescription {
+    /// Short name, as in `--machine NAME`.
+    pub name: String,
+    /// What it is and where the numbers come from.
+    #[serde(default)]
+    pub description: String,
+    /// The kernel it runs.
+    pub kernel: KernelVersion,
+    /// Ticks a second (`CONFIG_HZ`).
+    #[serde(default = "hz_default")]
+    pub hz: u32,
+    /// Preemption model.
+    #[serde(default)]
+    pub preemption: Preemption,
+    /// Default timer slack of normal tasks.
+    #[serde(default = "timer_slack_default")]
+    pub timer_slack: Nanos,
+    /// Its CPUs.
+    pub topology: Topology,
+    /// What things cost.
+    #[serde(default)]
+    pub costs: Costs,
+}
+
+fn hz_default() -> u32 {
+    250
+}
+
+fn timer_slack_default() -> Nanos {
+    Nanos::from_micros(50)
+}
+
+impl MachineDescription {
+    /// A machine with default costs, HZ 250 and kernel 6.18.
+    pub fn generic(name: &str, topology: Topology) -> MachineDescription {
+        MachineDescription {
+            name: name.to_owned(),
+            description: String::new(),
+            kernel: KernelVersion::V6_18,
+            hz: hz_default(),
+            preemption: Preemption::default(),
+            timer_slack: timer_slack_default(),
+            topology,
+            costs: Costs::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_releases_are_read() {
+        assert_eq!("6.18.44-cloud-amd64".parse(), Ok(KernelVersion::V6_18));
+        assert_eq!("7.2".parse(), Ok(KernelVersion::V7_2));
+        assert!("six".parse::<KernelVersion>().is_err());
+        assert!(KernelVersion::V6_12 < KernelVersion::V6_18);
+    }
+}

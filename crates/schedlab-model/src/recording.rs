@@ -1,0 +1,113 @@
+//! A recording: who was there, what happened, how well it was heard.
+//!
+//! Made by the live recorder or by the simulator; the type and the file are the same.
+
+use crate::event::{Event, Operation};
+use crate::ids::{ChannelId, CpuId, TaskId};
+use crate::machine::MachineDescription;
+use crate::policy::TaskAttributes;
+use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// One task of a recording. Position in the table is its [`TaskId`]; row 0 is the idle task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskInfo {
+    /// Kernel thread id.
+    pub pid: i32,
+    /// Kernel process id (thread group).
+    pub tgid: i32,
+    /// Name (`comm`), the last one seen.
+    pub name: String,
+    /// Who forked it, idle if unknown or not a task of the recording.
+    pub parent: TaskId,
+    /// Attributes when first seen.
+    pub attributes: TaskAttributes,
+    /// Whether it belongs to the target; all others are background.
+    pub target: bool,
+    /// Whether it existed when the recording began.
+    pub existed: bool,
+    /// The CPU it was on when the recording began or when it was forked.
+    pub start_cpu: CpuId,
+    /// Whether it was runnable or running when the recording began.
+    pub start_runnable: bool,
+}
+
+/// What a channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ChannelKind {
+    /// A pipe or FIFO.
+    Pipe,
+    /// One direction of a socket: what the owner receives.
+    Socket,
+    /// A futex word.
+    Futex,
+    /// An epoll instance.
+    Epoll,
+    /// Anything else.
+    Other,
+}
+
+/// One channel of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelInfo {
+    /// What it is.
+    pub kind: ChannelKind,
+    /// Kernel identity: inode of the pipe or socket, futex address.
+    pub identity: u64,
+    /// For a socket the channel of its peer, if it is local and known.
+    pub peer: Option<ChannelId>,
+    /// How much fits in, in bytes; 0 if unknown.
+    pub capacity: u64,
+}
+
+/// How a recording was made and how well.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Provenance {
+    /// `live` or `simulated`.
+    pub origin: String,
+    /// Command line of the target, empty for attached targets.
+    pub command: Vec<String>,
+    /// Exit code of the command, if it ended by itself.
+    pub exit_code: Option<i32>,
+    /// Kernel release string.
+    pub kernel_release: String,
+    /// Scheduler that ran: `fair`, or a sched_ext scheduler's name.
+    pub scheduler: String,
+    /// Events lost because a buffer was full.
+    pub dropped: u64,
+    /// CPU time the recorder itself used.
+    pub recorder_cpu: Nanos,
+    /// Whether the file ended early (killed recorder, full disk): what is there is whole.
+    pub partial: bool,
+    /// Wall-clock time of the start, seconds since the epoch; 0 if unknown.
+    pub started_unix_s: u64,
+}
+
+/// A whole recording in memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// How it was made.
+    pub provenance: Provenance,
+    /// On what machine.
+    pub machine: MachineDescription,
+    /// Who was there.
+    pub tasks: Vec<TaskInfo>,
+    /// What they communicated through.
+    pub channels: Vec<ChannelInfo>,
+    /// What happened, in time order.
+    pub events: Vec<Event>,
+    /// When the recording ended, since its start.
+    pub duration: Nanos,
+}
+
+impl Recording {
+    /// The task table's row.
+    pub fn task(&self, task: TaskId) -> &TaskInfo {
+        &self.tasks[task.index()]
+    }
+
+    /// Whether an operation hands something over (so that others may stop waiting).
+    pub const fn is_giving(operation: Operation) -> bool {
+        matches!(operation, Operation::PipeWrite | Operation::SocketSend | Operation::FutexWake)
+    }
+}

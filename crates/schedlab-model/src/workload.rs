@@ -1,0 +1,260 @@
+//! What tasks do: behaviours as programs of operations over channels.
+//!
+//! The in-memory form that the simulator and the live player run. Workload files, rt-app files,
+//! generators and recordings are all turned into it. A program is flat: loops are marked by their ends.
+
+use crate::ids::{ChannelId, CpuId};
+use crate::policy::TaskAttributes;
+use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// An amount of time, fixed or drawn anew each time from the task's own seeded stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Amount {
+    /// Always the same.
+    Fixed(Nanos),
+    /// Uniform between the two, both included.
+    Uniform(Nanos, Nanos),
+    /// Exponential with this mean, cut at 20 means.
+    Exponential(Nanos),
+    /// Drawn by quantile: equally spaced quantiles of the distribution (at least 2, from the smallest to the
+    /// largest value), linear in between.
+    Quantiles(Box<[Nanos]>),
+}
+
+impl From<Nanos> for Amount {
+    fn from(time: Nanos) -> Amount {
+        Amount::Fixed(time)
+    }
+}
+
+/// Index of a program in [`Workload::programs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProgramId(pub u32);
+
+/// Index of a row in [`Workload::tasks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TaskSpecId(pub u32);
+
+/// One step of a behaviour. Steps without a time take none, besides the modelled costs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Op {
+    /// Use the CPU for this long (at capacity 1024).
+    Run(Amount),
+    /// Sleep for this long from now.
+    Sleep(Amount),
+    /// Sleep until an instant of the run.
+    SleepUntil(Nanos),
+    /// Absolute periodic timer: sleep until the next multiple of `period` after the task's first call. A late
+    /// task does not sleep and catches up. Ends the current job and releases the next.
+    Timer {
+        /// The period.
+        period: Nanos,
+        /// Deadline of a job after its release; usually the period.
+        deadline: Nanos,
+    },
+    /// Put bytes into a pipe or socket; waits while they do not fit.
+    Send {
+        /// Where to.
+        channel: ChannelId,
+        /// How many.
+        bytes: u32,
+    },
+    /// Take up to this many bytes; waits while there are none.
+    Receive {
+        /// From where.
+        channel: ChannelId,
+        /// At most how many.
+        bytes: u32,
+    },
+    /// Wait until one of the channels has something to receive, at most for `timeout`.
+    WaitAny {
+        /// Which.
+        channels: Box<[ChannelId]>,
+        /// At most this long; `None` is for ever.
+        timeout: Option<Nanos>,
+    },
+    /// Close one's sending end: receivers of an empty channel without senders no longer wait.
+    Close {
+        /// Which.
+        channel: ChannelId,
+    },
+    /// Put tokens into a counted channel (semaphore, futex wake, completion).
+    Post {
+        /// Where to.
+        channel: ChannelId,
+        /// How many.
+        tokens: u32,
+    },
+    /// Take a token; waits while there is none, at most for `timeout`.
+    Take {
+        /// From where.
+        channel: ChannelId,
+        /// At most this long; `None` is for ever.
+        timeout: Option<Nanos>,
+    },
+    /// Wake the waiters there are, at most this many; a wake-up without a waiter is lost (futex, condition).
+    WakeWaiters {
+        /// Where they wait.
+        channel: ChannelId,
+        /// At most how many.
+        count: u32,
+    },
+    /// Lock a mutex.
+    Lock {
+        /// The mutex.
+        channel: ChannelId,
+    },
+    /// Unlock a mutex one holds.
+    Unlock {
+        /// The mutex.
+        channel: ChannelId,
+    },
+    /// Unlock `lock`, wait on the condition, lock again.
+    ConditionWait {
+        /// The condition.
+        condition: ChannelId,
+        /// The mutex that guards it.
+        lock: ChannelId,
+    },
+    /// Wait until as many tasks as the barrier's capacity are here.
+    Barrier {
+        /// The barrier.
+        channel: ChannelId,
+    },
+    /// Create a task from a template row ([`TaskSpec::template`]); attributes come from the row.
+    Fork {
+        /// The row.
+        spec: TaskSpecId,
+    },
+    /// Wait until all children are gone.
+    WaitChildren,
+    /// Give up the CPU but stay runnable.
+    Yield,
+    /// Change one's own attributes.
+    SetAttributes(Box<TaskAttributes>),
+    /// Touch this many bytes of memory that others share: costs warmth after a migration.
+    Touch {
+        /// Bytes.
+        bytes: u32,
+    },
+    /// A job begins (released now); `deadline` from now.
+    JobStart {
+        /// Deadline after the start; `None` if there is none.
+        deadline: Option<Nanos>,
+    },
+    /// The job ends.
+    JobEnd,
+    /// Repeat what follows, up to the matching [`Op::LoopEnd`], this often; 0 is for ever.
+    LoopStart {
+        /// Number of rounds.
+        count: u32,
+    },
+    /// End of the innermost open loop.
+    LoopEnd,
+    /// End of the task. Every program ends so, also without writing it.
+    Exit,
+}
+
+/// A behaviour.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Program {
+    /// Its steps.
+    pub ops: Vec<Op>,
+}
+
+/// What a channel is and how much fits in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelSpec {
+    /// Name, for messages ("waits for lock `queue`").
+    pub name: String,
+    /// What it is.
+    pub kind: ChannelType,
+    /// Bytes that fit in (pipe, socket), parties (barrier), else unused.
+    pub capacity: u64,
+    /// Bytes or tokens in it at the start.
+    pub initial: u64,
+}
+
+/// What a channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelType {
+    /// Bytes, in order: pipe or one direction of a socket.
+    Bytes,
+    /// Counted tokens.
+    Tokens,
+    /// A mutex.
+    Mutex,
+    /// A condition variable or futex queue: remembers nothing.
+    Condition,
+    /// A barrier.
+    Barrier,
+}
+
+/// Something outside the tasks that hands things over at given times: a device, the network, a user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Name, for messages and pictures.
+    pub name: String,
+    /// Which CPU takes its interrupt.
+    pub cpu: CpuId,
+    /// Arrivals in rising order.
+    pub arrivals: Vec<Arrival>,
+}
+
+/// One arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// When.
+    pub time: Nanos,
+    /// Into which channel.
+    pub channel: ChannelId,
+    /// Bytes or tokens.
+    pub amount: u32,
+}
+
+/// One task, or a template that [`Op::Fork`] makes tasks from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// Name (`comm`).
+    pub name: String,
+    /// Tasks of one process share this number.
+    pub process: u32,
+    /// Attributes at the start.
+    pub attributes: TaskAttributes,
+    /// What it does.
+    pub program: ProgramId,
+    /// When it starts; ignored for templates.
+    pub start: Nanos,
+    /// The CPU it starts on; `None` lets the scheduler choose (fork placement).
+    pub start_cpu: Option<CpuId>,
+    /// Only made by [`Op::Fork`].
+    pub template: bool,
+    /// Belongs to what is measured; all others are background.
+    pub target: bool,
+    /// Seed offset, so that equal programs draw different numbers.
+    pub stream: u64,
+}
+
+/// A whole workload.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Workload {
+    /// Name.
+    pub name: String,
+    /// What it stands for.
+    pub description: String,
+    /// Tasks and templates.
+    pub tasks: Vec<TaskSpec>,
+    /// Behaviours, shared between tasks.
+    pub programs: Vec<Program>,
+    /// Channels.
+    pub channels: Vec<ChannelSpec>,
+    /// Outside sources.
+    pub devices: Vec<Device>,
+    /// When the run is cut; `None` runs until every target task has ended.
+    pub duration: Option<Nanos>,
+    /// Waits of a recording that could not be attributed to a channel, of all waits: (unattributed, all).
+    pub unattributed_waits: (u64, u64),
+}
