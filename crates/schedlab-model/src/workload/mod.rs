@@ -47,12 +47,14 @@ pub enum Op {
     /// Sleep until an instant of the run.
     SleepUntil(Nanos),
     /// Absolute periodic timer: sleep until the next multiple of `period` after the task's first call. A late
-    /// task does not sleep and catches up. Ends the current job and releases the next.
+    /// task does not sleep. Ends the current job and releases the next.
     Timer {
         /// The period.
         period: Nanos,
         /// Deadline of a job after its release; usually the period.
         deadline: Nanos,
+        /// When late: start the multiples anew from now (rt-app's relative mode) instead of catching up.
+        resync: bool,
     },
     /// Put bytes into a pipe or socket; waits while they do not fit.
     Send {
