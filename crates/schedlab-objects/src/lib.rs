@@ -1,0 +1,42 @@
+//! The BPF objects of bpf/, compiled when this crate is built and embedded in it.
+//!
+//! Not here: loading them (schedlab-bpf into the simulator, schedlab-host into the kernel). The sources and
+//! the flags are in bpf/ and build.rs. A new file `bpf/schedulers/NAME.bpf.c` appears in [`SCHEDULERS`], a
+//! new `bpf/NAME.bpf.c` as a constant `NAME`.
+
+/// One compiled object.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    /// Name of the source file without `.bpf.c`.
+    pub name: &'static str,
+    /// The ELF object.
+    pub bytes: &'static [u8],
+    /// Text of the source file; it begins with the scheduler's essay.
+    pub source: &'static str,
+}
+
+include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+
+/// The object of a scheduler, by name.
+pub fn scheduler(name: &str) -> Option<&'static [u8]> {
+    SCHEDULERS.iter().find(|o| o.name == name).map(|o| o.bytes)
+}
+
+/// The object of a test, by name.
+pub fn test_object(name: &str) -> Option<&'static [u8]> {
+    TESTS.iter().find(|o| o.name == name).map(|o| o.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheduler_is_an_elf_object_with_an_essay() {
+        assert!(scheduler("vtime").is_some() && scheduler("absent").is_none());
+        for object in SCHEDULERS {
+            assert_eq!(&object.bytes[..4], b"\x7fELF", "{}", object.name);
+            assert!(object.source.starts_with("// SPDX-License-Identifier: GPL-2.0-only\n/*\n"));
+        }
+    }
+}
