@@ -2,6 +2,11 @@
 //!
 //! The live recorder and the simulator produce the same events; metrics, pictures and replay read them.
 //! How they lie on disk: [`crate::recording`].
+//!
+//! Operations: an [`EventKind::OperationExit`] without its enter is an operation that was never switched out
+//! to wait; its effect lies at the exit. The [`EventKind::OperationEnter`] is needed of those that wait, before
+//! the switch. Several equal operations of one task without a wait between them may be told as one exit with
+//! the sum of their results, at the time of the last.
 
 use crate::ids::{ChannelId, CpuId, TaskId};
 use crate::policy::{Nice, Policy};
@@ -154,6 +159,20 @@ pub enum EventKind {
         nice: Nice,
         /// New real-time priority.
         rt_priority: u8,
+    },
+    /// The CPUs a task may run on changed (`sched_setaffinity`, cpusets).
+    AffinityChanged {
+        /// The task.
+        task: TaskId,
+        /// Row of [`crate::recording::Recording::cpu_sets`].
+        set: u32,
+    },
+    /// A task's custom slice changed (`sched_attr::sched_runtime` of a fair task).
+    SliceChanged {
+        /// The task.
+        task: TaskId,
+        /// New slice; zero is the kernel's base slice.
+        slice: Nanos,
     },
     /// An interrupt handler begins.
     IrqEnter {

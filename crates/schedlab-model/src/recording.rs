@@ -2,6 +2,7 @@
 //!
 //! Made by the live recorder or by the simulator; the type and the file are the same.
 
+use crate::cpu_set::CpuSet;
 use crate::event::{Event, Operation};
 use crate::ids::{ChannelId, CpuId, TaskId};
 use crate::machine::MachineDescription;
@@ -94,6 +95,9 @@ pub struct Recording {
     pub tasks: Vec<TaskInfo>,
     /// What they communicated through.
     pub channels: Vec<ChannelInfo>,
+    /// Sets of CPUs that [`crate::event::EventKind::AffinityChanged`] names by their position.
+    #[serde(default)]
+    pub cpu_sets: Vec<CpuSet>,
     /// What happened, in time order.
     pub events: Vec<Event>,
     /// When the recording ended, since its start.

@@ -70,6 +70,14 @@ pub enum Op {
         /// At most how many.
         bytes: u32,
     },
+    /// Take exactly this many bytes, as they come: a reader that reads until it has its message. Takes what is
+    /// there at each wake-up (so a full channel drains) and waits for the rest; goes on at a closed channel.
+    ReceiveAll {
+        /// From where.
+        channel: ChannelId,
+        /// How many in all.
+        bytes: u32,
+    },
     /// Wait until one of the channels has something to receive, at most for `timeout`.
     WaitAny {
         /// Which.
@@ -257,6 +265,10 @@ pub struct Workload {
     pub devices: Vec<Device>,
     /// When the run is cut; `None` runs until every target task has ended.
     pub duration: Option<Nanos>,
+    /// When every task waits and no timer or device is left: let one task that waits in [`Op::Send`] for room go
+    /// on over the channel's capacity instead of calling it a deadlock. Set for replays, where an order other
+    /// than the recorded one may fill a channel that the program would have drained.
+    pub overflow_when_stalled: bool,
     /// Waits of a recording that could not be attributed to a channel, of all waits: (unattributed, all).
     pub unattributed_waits: (u64, u64),
 }
