@@ -5,7 +5,8 @@
 //! kernel's meaning (`include/uapi/linux/bpf.h`), with these readings:
 //! `BPF_PSEUDO_MAP_FD` and `BPF_PSEUDO_MAP_VALUE` carry an index into [`ObjectImage::maps`] where the
 //! kernel has a file descriptor; `BPF_PSEUDO_KFUNC_CALL` carries the BTF id of the kfunc in the kernel's
-//! BTF; `BPF_PSEUDO_CALL` and `BPF_PSEUDO_FUNC` carry instruction offsets inside the same program.
+//! BTF, `BPF_PSEUDO_BTF_ID` that of a kernel variable or (an address that is only compared with zero) of a
+//! kfunc; `BPF_PSEUDO_CALL` and `BPF_PSEUDO_FUNC` carry instruction offsets inside the same program.
 
 use crate::btf::Btf;
 
@@ -24,7 +25,7 @@ pub struct Insn {
 }
 
 /// One program: the main function first, then every subprogram it reaches, as libbpf appends them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProgramImage {
     /// Name of the C function.
     pub name: String,
@@ -36,6 +37,19 @@ pub struct ProgramImage {
     pub functions: Vec<(u32, String)>,
     /// Source lines: (instruction index, file, line, column), ascending.
     pub lines: Vec<SourceLine>,
+    /// Instructions that must not be reached, because what they need does not exist in this kernel.
+    pub poisons: Vec<Poison>,
+}
+
+/// An instruction that the loader replaced by a call of a helper that does not exist, as libbpf does.
+///
+/// It is an error only if it is executed: most lie behind an existence test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poison {
+    /// Index of the instruction (of the first of a two-slot one).
+    pub insn: u32,
+    /// What is missing, e.g. `calls kfunc scx_bpf_now, which this kernel lacks`.
+    pub reason: String,
 }
 
 /// One entry of `.BTF.ext` line information.
@@ -54,9 +68,10 @@ pub struct SourceLine {
 }
 
 /// What a map is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MapOrigin {
     /// Defined in `.maps`.
+    #[default]
     Defined,
     /// A `.rodata*` section: one element, frozen at load.
     Rodata,
@@ -64,10 +79,12 @@ pub enum MapOrigin {
     Data,
     /// A `.bss*` section: one element, zeroed.
     Bss,
+    /// Values of [`ObjectImage::kconfig`]: one element, frozen at load.
+    Kconfig,
 }
 
 /// A map to create.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct MapImage {
     /// Name of the C variable or of the section.
     pub name: String,
@@ -91,10 +108,29 @@ pub struct MapImage {
     pub initial: Vec<u8>,
     /// Maps that fill an array of maps: (slot, index into [`ObjectImage::maps`]).
     pub inner: Vec<(u32, u32)>,
+    /// What the maps inside a map of maps look like.
+    pub inner_definition: Option<Box<MapImage>>,
+    /// Extra parameter of some map types, e.g. the user address of an arena.
+    pub map_extra: u64,
+}
+
+/// A kernel configuration value or virtual constant that an object reads, e.g. `CONFIG_HZ`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KconfigExtern {
+    /// Name of the variable.
+    pub name: String,
+    /// Bytes from the start of the `Kconfig` map.
+    pub offset: u32,
+    /// Bytes.
+    pub size: u32,
+    /// May stay unset (and read as 0).
+    pub weak: bool,
+    /// Has been given a value.
+    pub set: bool,
 }
 
 /// A `struct_ops` variable, e.g. `struct sched_ext_ops vtime_ops`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StructOpsImage {
     /// Name of the variable.
     pub name: String,
@@ -107,7 +143,7 @@ pub struct StructOpsImage {
 }
 
 /// An object ready to be instantiated.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ObjectImage {
     /// File or object name, for messages.
     pub name: String,
@@ -121,6 +157,26 @@ pub struct ObjectImage {
     pub struct_ops: Vec<StructOpsImage>,
     /// Kfuncs referenced and resolved: BTF id in the kernel's BTF and name there.
     pub kfuncs: Vec<(u32, String)>,
+    /// Kernel variables referenced and resolved: BTF id in the kernel's BTF and name there.
+    pub ksym_vars: Vec<(u32, String)>,
+    /// Configuration values that the object reads; see [`ObjectImage::set_kconfig`].
+    pub kconfig: Vec<KconfigExtern>,
     /// The object's own BTF.
     pub btf: Btf,
+}
+
+impl ObjectImage {
+    /// Gives a configuration value. `false`: the object does not read it.
+    pub fn set_kconfig(&mut self, name: &str, value: u64) -> bool {
+        let Some(wanted) = self.kconfig.iter_mut().find(|k| k.name == name) else { return false };
+        let Some(map) = self.maps.iter_mut().find(|m| m.origin == MapOrigin::Kconfig) else { return false };
+        let bytes = value.to_le_bytes();
+        let size = (wanted.size as usize).min(bytes.len());
+        let start = wanted.offset as usize;
+        if let Some(slot) = map.initial.get_mut(start..start + size) {
+            slot.copy_from_slice(&bytes[..size]);
+            wanted.set = true;
+        }
+        wanted.set
+    }
 }
