@@ -3,6 +3,11 @@
 //! The in-memory form that the simulator and the live player run. Workload files, rt-app files,
 //! generators and recordings are all turned into it. A program is flat: loops are marked by their ends.
 
+pub mod builder;
+pub mod builtin;
+pub mod file;
+pub mod rtapp;
+
 use crate::ids::{ChannelId, CpuId};
 use crate::policy::TaskAttributes;
 use crate::time::Nanos;
@@ -272,3 +277,6 @@ pub struct Workload {
     /// Waits of a recording that could not be attributed to a channel, of all waits: (unattributed, all).
     pub unattributed_waits: (u64, u64),
 }
+
+#[cfg(test)]
+mod tests;

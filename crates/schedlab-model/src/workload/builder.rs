@@ -1,0 +1,362 @@
+//! Puts a [`Workload`] together by name and checks it: what files, generators and imports share.
+
+use super::{
+    Amount, Arrival, ChannelSpec, ChannelType, Device, Op, Program, ProgramId, TaskSpec, TaskSpecId, Workload,
+};
+use crate::ids::{ChannelId, CpuId};
+use crate::policy::TaskAttributes;
+use crate::time::Nanos;
+
+/// A workload that refers to what is not there, or cannot run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// No task would ever start.
+    #[error("the workload has no task that starts: add a [[task]] that is not a template")]
+    NoTasks,
+    /// A step names a channel that is not declared.
+    #[error("channel '{name}' is not declared; declared: {known}. Add [channels.{name}] with its type")]
+    UnknownChannel {
+        /// The name.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// A step names a channel of another type.
+    #[error("task '{task}': {operation} needs a channel of type {needed}, '{channel}' is {found}")]
+    ChannelType {
+        /// Whose step.
+        task: String,
+        /// Which step.
+        operation: &'static str,
+        /// The channel.
+        channel: String,
+        /// What the step needs.
+        needed: &'static str,
+        /// What the channel is.
+        found: &'static str,
+    },
+    /// A fork names what is no template.
+    #[error("fork of '{name}': no [[task]] of that name with template = true; templates: {known}")]
+    UnknownTemplate {
+        /// The name.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// A task names a behaviour that is not there.
+    #[error("task '{task}': behaviour '{behaviour}' is not there; known: {known}")]
+    UnknownBehaviour {
+        /// Whose.
+        task: String,
+        /// The name.
+        behaviour: String,
+        /// Those there are.
+        known: String,
+    },
+    /// Both a named behaviour and steps of its own.
+    #[error("task '{task}' has both a behaviour and steps: keep one")]
+    BehaviourAndSteps {
+        /// Whose.
+        task: String,
+    },
+    /// Nothing to do.
+    #[error("task '{task}' has no steps: give it at least one, e.g. {{ run = \"1ms\" }}")]
+    NoSteps {
+        /// Whose.
+        task: String,
+    },
+    /// Two tasks of the same name.
+    #[error("two tasks are called '{0}': rename one, or use count")]
+    DuplicateTask(String),
+    /// A loop that takes no time would never end.
+    #[error("task '{task}': a loop for ever has no step that takes time or can wait; add e.g. a run")]
+    EmptyLoop {
+        /// Whose.
+        task: String,
+    },
+    /// Something out of range.
+    #[error("task '{task}': {what}")]
+    Range {
+        /// Whose.
+        task: String,
+        /// What, with the bounds.
+        what: String,
+    },
+}
+
+/// Puts a workload together.
+#[derive(Debug, Default)]
+pub struct Builder {
+    workload: Workload,
+    processes: Vec<String>,
+    declared: Vec<(String, bool)>,
+}
+
+impl Builder {
+    /// An empty workload.
+    pub fn new(name: &str, description: &str) -> Builder {
+        let workload =
+            Workload { name: name.to_owned(), description: description.to_owned(), ..Workload::default() };
+        Builder { workload, ..Builder::default() }
+    }
+
+    /// Adds a channel.
+    pub fn channel(&mut self, name: &str, kind: ChannelType, capacity: u64, initial: u64) -> ChannelId {
+        self.workload.channels.push(ChannelSpec { name: name.to_owned(), kind, capacity, initial });
+        ChannelId(self.workload.channels.len() as u32 - 1)
+    }
+
+    /// Announces a task so that forks can name it before it is added; tasks are added in the same order.
+    pub fn declare(&mut self, name: &str, template: bool) -> TaskSpecId {
+        self.declared.push((name.to_owned(), template));
+        TaskSpecId(self.declared.len() as u32 - 1)
+    }
+
+    /// Adds a task with steps of its own; the row can be changed through the reference.
+    pub fn task(
+        &mut self,
+        name: &str,
+        process: &str,
+        attributes: TaskAttributes,
+        ops: Vec<Op>,
+    ) -> &mut TaskSpec {
+        self.workload.programs.push(Program { ops });
+        let program = ProgramId(self.workload.programs.len() as u32 - 1);
+        self.task_with(name, process, attributes, program)
+    }
+
+    /// Adds a program that several tasks share.
+    pub fn program(&mut self, ops: Vec<Op>) -> ProgramId {
+        self.workload.programs.push(Program { ops });
+        ProgramId(self.workload.programs.len() as u32 - 1)
+    }
+
+    /// Adds a task that runs a shared program.
+    pub fn task_with(
+        &mut self,
+        name: &str,
+        process: &str,
+        attributes: TaskAttributes,
+        program: ProgramId,
+    ) -> &mut TaskSpec {
+        let known = self.processes.iter().position(|known| known == process);
+        let process = known.unwrap_or_else(|| {
+            self.processes.push(process.to_owned());
+            self.processes.len() - 1
+        }) as u32;
+        let stream = self.workload.tasks.len() as u64;
+        self.workload.tasks.push(TaskSpec {
+            name: name.to_owned(),
+            process,
+            attributes,
+            program,
+            start: Nanos::ZERO,
+            start_cpu: None,
+            template: false,
+            target: true,
+            stream,
+        });
+        self.workload.tasks.last_mut().expect("a row was just pushed")
+    }
+
+    /// Adds an outside source.
+    pub fn device(&mut self, name: &str, cpu: CpuId, arrivals: Vec<Arrival>) {
+        self.workload.devices.push(Device { name: name.to_owned(), cpu, arrivals });
+    }
+
+    /// Finds a channel by name.
+    pub fn find_channel(&self, name: &str) -> Result<ChannelId, BuildError> {
+        let channels = &self.workload.channels;
+        let found = channels.iter().position(|channel| channel.name == name);
+        found.map(|index| ChannelId(index as u32)).ok_or_else(|| BuildError::UnknownChannel {
+            name: name.to_owned(),
+            known: list(channels.iter().map(|channel| channel.name.as_str())),
+        })
+    }
+
+    /// Finds a declared template by name.
+    pub fn find_template(&self, name: &str) -> Result<TaskSpecId, BuildError> {
+        let found = self.declared.iter().position(|(known, template)| *template && known == name);
+        found.map(|index| TaskSpecId(index as u32)).ok_or_else(|| BuildError::UnknownTemplate {
+            name: name.to_owned(),
+            known: list(
+                self.declared.iter().filter(|(_, template)| *template).map(|(name, _)| name.as_str()),
+            ),
+        })
+    }
+
+    /// Checks and hands over.
+    ///
+    /// # Errors
+    /// What [`check`] finds.
+    pub fn finish(mut self, duration: Option<Nanos>) -> Result<Workload, BuildError> {
+        self.workload.duration = duration;
+        check(&self.workload)?;
+        Ok(self.workload)
+    }
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// Checks what must hold for a workload of any origin.
+///
+/// # Errors
+/// The first thing that cannot run.
+pub fn check(workload: &Workload) -> Result<(), BuildError> {
+    if workload.tasks.iter().all(|task| task.template) {
+        return Err(BuildError::NoTasks);
+    }
+    let mut names: Vec<&str> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(BuildError::DuplicateTask(pair[0].to_owned()));
+    }
+    for task in &workload.tasks {
+        check_attributes(&task.name, &task.attributes)?;
+        let ops = &workload.programs[task.program.0 as usize].ops;
+        if ops.is_empty() {
+            return Err(BuildError::NoSteps { task: task.name.clone() });
+        }
+        for op in ops {
+            check_op(workload, &task.name, op)?;
+        }
+        check_loops(&task.name, ops)?;
+    }
+    Ok(())
+}
+
+fn range(task: &str, what: impl Into<String>) -> BuildError {
+    BuildError::Range { task: task.to_owned(), what: what.into() }
+}
+
+fn check_attributes(task: &str, attributes: &TaskAttributes) -> Result<(), BuildError> {
+    let realtime = attributes.policy.is_realtime();
+    if realtime != (1..=99).contains(&attributes.rt_priority) {
+        let priority = attributes.rt_priority;
+        return Err(range(
+            task,
+            format!("rt_priority {priority}: fifo and rr need 1 to 99, other policies none (0)"),
+        ));
+    }
+    if attributes.affinity.is_empty() {
+        return Err(range(task, "cpus is empty: name at least one CPU"));
+    }
+    let slices = Nanos::from_micros(100)..=Nanos::from_millis(100);
+    match attributes.slice {
+        Some(slice) if !slices.contains(&slice) => {
+            Err(range(task, format!("slice {slice} is out of bounds: 0.1 ms to 100 ms")))
+        }
+        _ => Ok(()),
+    }
+}
+
+const fn type_name(kind: ChannelType) -> &'static str {
+    match kind {
+        ChannelType::Bytes => "bytes",
+        ChannelType::Tokens => "tokens",
+        ChannelType::Mutex => "mutex",
+        ChannelType::Condition => "condition",
+        ChannelType::Barrier => "barrier",
+    }
+}
+
+fn check_op(workload: &Workload, task: &str, op: &Op) -> Result<(), BuildError> {
+    let needs = |channel: ChannelId, operation: &'static str, kinds: &[ChannelType], needed: &'static str| {
+        let spec = &workload.channels[channel.index()];
+        if kinds.contains(&spec.kind) {
+            return Ok(());
+        }
+        Err(BuildError::ChannelType {
+            task: task.to_owned(),
+            operation,
+            channel: spec.name.clone(),
+            needed,
+            found: type_name(spec.kind),
+        })
+    };
+    use ChannelType::{Barrier, Bytes, Condition, Mutex, Tokens};
+    match op {
+        Op::Send { channel, bytes } => {
+            needs(*channel, "send", &[Bytes], "bytes")?;
+            let capacity = workload.channels[channel.index()].capacity;
+            if *bytes == 0 || capacity == 0 {
+                return Err(range(task, "send needs at least 1 byte and a channel with capacity"));
+            }
+            Ok(())
+        }
+        Op::Receive { channel, bytes } if *bytes > 0 => needs(*channel, "receive", &[Bytes], "bytes"),
+        Op::Receive { .. } => Err(range(task, "receive needs at least 1 byte")),
+        Op::Close { channel } => needs(*channel, "close", &[Bytes], "bytes"),
+        Op::WaitAny { channels, .. } => channels
+            .iter()
+            .try_for_each(|channel| needs(*channel, "wait_any", &[Bytes, Tokens], "bytes or tokens")),
+        Op::Post { channel, .. } => needs(*channel, "post", &[Tokens], "tokens"),
+        Op::Take { channel, .. } => needs(*channel, "take", &[Tokens, Condition], "tokens or condition"),
+        Op::WakeWaiters { channel, .. } => needs(*channel, "wake", &[Condition], "condition"),
+        Op::Lock { channel } => needs(*channel, "lock", &[Mutex], "mutex"),
+        Op::Unlock { channel } => needs(*channel, "unlock", &[Mutex], "mutex"),
+        Op::Barrier { channel } => needs(*channel, "barrier", &[Barrier], "barrier"),
+        Op::ConditionWait { condition, lock } => {
+            needs(*condition, "condition_wait", &[Condition], "condition")?;
+            needs(*lock, "condition_wait", &[Mutex], "mutex")
+        }
+        Op::Run(amount) | Op::Sleep(amount) => check_amount(task, amount),
+        Op::Timer { period, .. } if *period == Nanos::ZERO => {
+            Err(range(task, "timer period must be above 0"))
+        }
+        Op::SetAttributes(attributes) => check_attributes(task, attributes),
+        _ => Ok(()),
+    }
+}
+
+fn check_amount(task: &str, amount: &Amount) -> Result<(), BuildError> {
+    match amount {
+        Amount::Uniform(low, high) if low > high => {
+            Err(range(task, format!("uniform from {low} to {high}: the first must be the smaller")))
+        }
+        Amount::Quantiles(values) if values.len() < 2 || !values.is_sorted() => {
+            Err(range(task, "quantiles: at least two, in rising order"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Loops are balanced, and one for ever holds a step that takes time or can wait.
+fn check_loops(task: &str, ops: &[Op]) -> Result<(), BuildError> {
+    let mut open: Vec<(u32, bool)> = Vec::new();
+    for op in ops {
+        match op {
+            Op::LoopStart { count } => open.push((*count, false)),
+            Op::LoopEnd => {
+                let (count, passes_time) =
+                    open.pop().ok_or_else(|| range(task, "a loop ends that was not begun"))?;
+                if count == 0 && !passes_time {
+                    return Err(BuildError::EmptyLoop { task: task.to_owned() });
+                }
+                if let Some(outer) = open.last_mut() {
+                    outer.1 |= passes_time;
+                }
+            }
+            op => {
+                if let Some(inner) = open.last_mut() {
+                    inner.1 |= passes_time(op);
+                }
+            }
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(range(task, "a loop is not ended")) }
+}
+
+fn passes_time(op: &Op) -> bool {
+    match op {
+        Op::Run(amount) | Op::Sleep(amount) => *amount != Amount::Fixed(Nanos::ZERO),
+        Op::SleepUntil(_) | Op::Close { .. } | Op::SetAttributes(_) | Op::JobStart { .. } | Op::JobEnd => {
+            false
+        }
+        Op::Touch { .. } | Op::Post { .. } | Op::WakeWaiters { .. } | Op::Unlock { .. } => false,
+        _ => true,
+    }
+}

@@ -1,0 +1,352 @@
+//! Built-in workloads: the benchmarks every scheduler is tried on, as generators with parameters.
+//!
+//! `NAME` or `NAME:KEY=VALUE,...`, e.g. `hackbench:groups=4,loops=500`. Costs of messages are stated with
+//! each generator; they are what a message costs the sender's and the receiver's CPU, assumed from a recent
+//! x86 machine, and can be set.
+
+use super::builder::{BuildError, Builder};
+use super::{Amount, ChannelType, Op, TaskSpecId, Workload};
+use crate::cpu_set::CpuSet;
+use crate::ids::CpuId;
+use crate::policy::{Nice, TaskAttributes};
+use crate::time::Nanos;
+use std::collections::BTreeMap;
+
+/// One built-in workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Builtin {
+    /// Name.
+    pub name: &'static str,
+    /// One sentence.
+    pub description: &'static str,
+    /// Parameters: name, default, meaning.
+    pub parameters: &'static [(&'static str, &'static str, &'static str)],
+    make: fn(&Parameters) -> Result<Workload, BuiltinError>,
+}
+
+/// A built-in workload that cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BuiltinError {
+    /// No such parameter.
+    #[error("{workload} has no parameter '{name}'; it has: {known}")]
+    UnknownParameter {
+        /// Which workload.
+        workload: String,
+        /// The name.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// A value that cannot be read or is out of range.
+    #[error("{workload}: {name}={value}: {problem}")]
+    Value {
+        /// Which workload.
+        workload: String,
+        /// Which parameter.
+        name: String,
+        /// The value given.
+        value: String,
+        /// What is wrong, with what is right.
+        problem: String,
+    },
+    /// The result cannot run.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// Every built-in workload.
+pub const BUILTINS: &[Builtin] = &[
+    Builtin {
+        name: "hackbench",
+        description: "Groups of 20 senders that each write to 20 receivers through sockets or pipes",
+        parameters: &[
+            ("groups", "1", "groups of 40 tasks"),
+            ("loops", "100", "messages from each sender to each receiver"),
+            ("fds", "20", "senders and receivers of a group"),
+            ("bytes", "100", "bytes of a message"),
+            ("buffer", "27800", "bytes a socket holds: 212992 of memory at 766 for a 100-byte message"),
+            ("send", "1500ns", "CPU time of one write"),
+            ("receive", "1200ns", "CPU time of one read"),
+        ],
+        make: hackbench,
+    },
+    Builtin {
+        name: "ping-pong",
+        description: "Two tasks that pass one byte to and fro through pipes",
+        parameters: &[
+            ("rounds", "10000", "times to and fro"),
+            ("run", "2us", "CPU time of one turn"),
+            ("pinned", "0", "1: both on CPU 0"),
+        ],
+        make: ping_pong,
+    },
+    Builtin {
+        name: "periodic",
+        description: "A task that must run every period, beside hogs that always want to",
+        parameters: &[
+            ("period", "10ms", "period, and the deadline of each job"),
+            ("run", "2ms", "CPU time of a job"),
+            ("hogs", "4", "tasks that never sleep"),
+            ("duration", "5s", "length of the run"),
+        ],
+        make: periodic,
+    },
+    Builtin {
+        name: "hogs",
+        description: "Tasks that never sleep, with nice values, pinned or not",
+        parameters: &[
+            ("count", "3", "how many; the last one has the nice value"),
+            ("nice", "5", "nice value of the last one"),
+            ("pinned", "1", "1: all on CPU 0"),
+            ("duration", "5s", "length of the run"),
+        ],
+        make: hogs,
+    },
+    Builtin {
+        name: "mix",
+        description: "A service of short requests and a periodic player beside batch work and a forking shell",
+        parameters: &[
+            ("workers", "4", "request workers"),
+            ("hogs", "4", "batch tasks at nice 5"),
+            ("duration", "3s", "length of the run"),
+        ],
+        make: mix,
+    },
+];
+
+/// Finds and makes a built-in workload from `NAME[:KEY=VALUE,...]`; `None` if there is none of that name.
+///
+/// # Errors
+/// [`BuiltinError`] for parameters.
+pub fn make(text: &str) -> Option<Result<Workload, BuiltinError>> {
+    let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
+    let builtin = BUILTINS.iter().find(|builtin| builtin.name == name)?;
+    Some(Parameters::parse(builtin, parameters).and_then(|parameters| (builtin.make)(&parameters)))
+}
+
+struct Parameters {
+    workload: &'static str,
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Parameters {
+    fn parse(builtin: &Builtin, text: &str) -> Result<Parameters, BuiltinError> {
+        let mut values: BTreeMap<_, _> =
+            builtin.parameters.iter().map(|(name, default, _)| (*name, (*default).to_owned())).collect();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let slot = values.iter_mut().find(|(known, _)| **known == name).ok_or_else(|| {
+                BuiltinError::UnknownParameter {
+                    workload: builtin.name.to_owned(),
+                    name: name.to_owned(),
+                    known: builtin.parameters.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", "),
+                }
+            })?;
+            *slot.1 = value.to_owned();
+        }
+        Ok(Parameters { workload: builtin.name, values })
+    }
+
+    fn error(&self, name: &str, problem: &str) -> BuiltinError {
+        BuiltinError::Value {
+            workload: self.workload.to_owned(),
+            name: name.to_owned(),
+            value: self.values[name].clone(),
+            problem: problem.to_owned(),
+        }
+    }
+
+    fn count(&self, name: &'static str, max: u32) -> Result<u32, BuiltinError> {
+        let value = self.values[name].parse().ok().filter(|value| *value <= max);
+        value.ok_or_else(|| self.error(name, &format!("write a whole number, 0 to {max}")))
+    }
+
+    fn time(&self, name: &'static str) -> Result<Nanos, BuiltinError> {
+        self.values[name]
+            .parse()
+            .map_err(|error: crate::time::ParseNanosError| self.error(name, &error.to_string()))
+    }
+}
+
+fn run(time: Nanos) -> Op {
+    Op::Run(Amount::Fixed(time))
+}
+
+fn repeat(count: u32, body: Vec<Op>) -> Vec<Op> {
+    let mut ops = vec![Op::LoopStart { count }];
+    ops.extend(body);
+    ops.push(Op::LoopEnd);
+    ops
+}
+
+/// Pinned to CPU 0 or free.
+fn pinned(yes: bool) -> TaskAttributes {
+    let affinity = if yes { CpuSet::single(CpuId(0)) } else { CpuSet::ALL };
+    TaskAttributes { affinity, ..TaskAttributes::default() }
+}
+
+/// As in rt-tests: the parent forks every worker, waits until all are ready, lets them go, and waits for all.
+fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
+    let (groups, loops) = (p.count("groups", 100)?, p.count("loops", 1_000_000)?);
+    let (fds, bytes) = (p.count("fds", 100)?.max(1), p.count("bytes", 60_000)?.max(1));
+    let buffer = u64::from(p.count("buffer", 100_000_000)?);
+    let (send, receive) = (p.time("send")?, p.time("receive")?);
+    let mut b = Builder::new("hackbench", "groups of senders and receivers over sockets");
+    let (ready, go) =
+        (b.channel("ready", ChannelType::Tokens, 0, 0), b.channel("go", ChannelType::Tokens, 0, 0));
+    let workers = groups * fds * 2;
+    let mut parent = Vec::new();
+    for spec in 0..workers {
+        parent.extend([run(Nanos::from_micros(60)), Op::Fork { spec: TaskSpecId(spec) }]);
+    }
+    parent.extend(repeat(workers, vec![Op::Take { channel: ready, timeout: None }]));
+    parent.extend([Op::Post { channel: go, tokens: workers }, Op::WaitChildren]);
+    let start = [
+        run(Nanos::from_micros(20)),
+        Op::Post { channel: ready, tokens: 1 },
+        Op::Take { channel: go, timeout: None },
+    ];
+    for group in 0..groups {
+        let pipes: Vec<_> = (0..fds)
+            .map(|fd| b.channel(&format!("socket{group}.{fd}"), ChannelType::Bytes, buffer, 0))
+            .collect();
+        let mut round = Vec::new();
+        for &channel in &pipes {
+            round.extend([run(send), Op::Send { channel, bytes }]);
+        }
+        let sender = b.program(start.iter().cloned().chain(repeat(loops, round)).collect());
+        for (fd, &channel) in pipes.iter().enumerate() {
+            let body = vec![Op::Receive { channel, bytes }, run(receive)];
+            let ops = start.iter().cloned().chain(repeat(loops * fds, body)).collect();
+            let name = format!("receiver{group}.{fd}");
+            b.task(&name, &name, TaskAttributes::default(), ops).template = true;
+        }
+        for fd in 0..fds {
+            let name = format!("sender{group}.{fd}");
+            b.task_with(&name, &name, TaskAttributes::default(), sender).template = true;
+        }
+    }
+    b.task("hackbench", "hackbench", TaskAttributes::default(), parent);
+    Ok(b.finish(None)?)
+}
+
+fn ping_pong(p: &Parameters) -> Result<Workload, BuiltinError> {
+    let (rounds, time) = (p.count("rounds", 100_000_000)?.max(1), p.time("run")?);
+    let attributes = pinned(p.count("pinned", 1)? == 1);
+    let mut b = Builder::new("ping-pong", "two tasks and two pipes");
+    let ping = b.channel("ping", ChannelType::Bytes, 65_536, 0);
+    let pong = b.channel("pong", ChannelType::Bytes, 65_536, 0);
+    let turn = |first: Op, second: Op| repeat(rounds, vec![first, run(time), second]);
+    let send = |channel| Op::Send { channel, bytes: 1 };
+    let receive = |channel| Op::Receive { channel, bytes: 1 };
+    b.task("ping", "ping-pong", attributes.clone(), turn(send(ping), receive(pong)));
+    b.task("pong", "ping-pong", attributes, turn(receive(ping), send(pong)));
+    Ok(b.finish(None)?)
+}
+
+/// A hog; chunks keep one operation from hiding how far it came.
+fn hog() -> Vec<Op> {
+    repeat(0, vec![run(Nanos::from_millis(100))])
+}
+
+fn periodic(p: &Parameters) -> Result<Workload, BuiltinError> {
+    let period = p.time("period")?;
+    let mut b = Builder::new("periodic", "a periodic task beside hogs");
+    let steps = repeat(0, vec![Op::Timer { period, deadline: period, resync: false }, run(p.time("run")?)]);
+    b.task("periodic", "periodic", TaskAttributes::default(), steps);
+    for i in 0..p.count("hogs", 10_000)? {
+        let name = format!("hog{i}");
+        b.task(&name, &name, TaskAttributes::default(), hog()).target = false;
+    }
+    Ok(b.finish(Some(p.time("duration")?))?)
+}
+
+fn hogs(p: &Parameters) -> Result<Workload, BuiltinError> {
+    let count = p.count("count", 10_000)?.max(1);
+    let nice = p.values["nice"].parse::<i64>().ok().and_then(|nice| Nice::new(nice).ok());
+    let nice = nice.ok_or_else(|| p.error("nice", "write -20 (strongest) to 19"))?;
+    let pin = p.count("pinned", 1)? == 1;
+    let mut b = Builder::new("hogs", "tasks that never sleep");
+    for i in 0..count {
+        let nice = if i + 1 == count { nice } else { Nice::ZERO };
+        let name = format!("hog{i}");
+        b.task(&name, &name, TaskAttributes { nice, ..pinned(pin) }, hog());
+    }
+    Ok(b.finish(Some(p.time("duration")?))?)
+}
+
+/// A little of everything: requests from a client, a player with deadlines, batch work, a shell that forks.
+fn mix(p: &Parameters) -> Result<Workload, BuiltinError> {
+    let workers = p.count("workers", 1_000)?.max(1);
+    let mut b = Builder::new("mix", "requests and a player beside batch work and forks");
+    let requests = b.channel("requests", ChannelType::Tokens, 0, 0);
+    let table = b.channel("table", ChannelType::Mutex, 0, 0);
+    let command = b.declare("command", true);
+    let us = Nanos::from_micros;
+    b.task("command", "shell", TaskAttributes::default(), vec![Op::Run(Amount::Exponential(us(3_000)))])
+        .template = true;
+    let client = vec![
+        Op::Sleep(Amount::Exponential(us(2_000))),
+        run(us(20)),
+        Op::Post { channel: requests, tokens: 1 },
+    ];
+    b.task("client", "client", TaskAttributes::default(), repeat(0, client));
+    let serve = vec![
+        Op::Take { channel: requests, timeout: None },
+        Op::JobStart { deadline: Some(us(10_000)) },
+        Op::Run(Amount::Exponential(us(300))),
+        Op::Lock { channel: table },
+        run(us(50)),
+        Op::Unlock { channel: table },
+        Op::Run(Amount::Exponential(us(200))),
+        Op::JobEnd,
+    ];
+    let serve = b.program(repeat(0, serve));
+    for i in 0..workers {
+        b.task_with(&format!("worker{i}"), "service", TaskAttributes::default(), serve);
+    }
+    let period = us(16_666);
+    let frame = vec![Op::Timer { period, deadline: period, resync: false }, run(us(4_000))];
+    b.task("player", "player", TaskAttributes::default(), repeat(0, frame));
+    let shell =
+        vec![run(us(500)), Op::Fork { spec: command }, Op::WaitChildren, Op::Sleep(us(20_000).into())];
+    b.task("shell", "shell", TaskAttributes::default(), repeat(0, shell)).target = false;
+    let nice = Nice::new(5).expect("5 is in range");
+    for i in 0..p.count("hogs", 10_000)? {
+        let name = format!("batch{i}");
+        b.task(&name, &name, TaskAttributes { nice, ..TaskAttributes::default() }, hog()).target = false;
+    }
+    Ok(b.finish(Some(p.time("duration")?))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_builtin_can_be_made_with_its_defaults() {
+        for builtin in BUILTINS {
+            let workload = make(builtin.name).expect(builtin.name).expect(builtin.name);
+            assert!(!workload.tasks.is_empty(), "{}", builtin.name);
+        }
+    }
+
+    #[test]
+    fn hackbench_has_forty_workers_a_group_and_a_parent() {
+        let workload = make("hackbench:groups=4,loops=5").expect("known").expect("makes");
+        assert_eq!(workload.tasks.len(), 4 * 40 + 1);
+        assert_eq!(workload.tasks.iter().filter(|task| task.template).count(), 160);
+    }
+
+    #[test]
+    fn wrong_parameters_are_named() {
+        let error = |text: &str| make(text).expect("known").expect_err(text).to_string();
+        assert_eq!(
+            error("hogs:size=3"),
+            "hogs has no parameter 'size'; it has: count, nice, pinned, duration"
+        );
+        assert!(error("hogs:nice=50").contains("-20 (strongest) to 19"));
+        assert!(error("periodic:period=10").contains("a number and a unit"));
+        assert!(make("no-such").is_none());
+    }
+}

@@ -1,0 +1,421 @@
+//! Workload files: TOML that people write, read into a [`Workload`].
+//!
+//! Not here: rt-app files ([`super::rtapp`]), generators ([`super::builtin`]), checks that hold for every
+//! origin ([`super::validate`]). docs/workloads.md describes the format with examples.
+
+use super::builder::{BuildError, Builder};
+use super::{Amount, Arrival, ChannelType, Op, Workload};
+use crate::cpu_set::CpuSet;
+use crate::ids::CpuId;
+use crate::policy::{Nice, Policy, TaskAttributes};
+use crate::time::Nanos;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A workload file that cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WorkloadError {
+    /// Not TOML or not of the format; the text has line and column.
+    #[error("{0}")]
+    Syntax(String),
+    /// Refers to what is not there, or cannot run.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// Not JSON or not of rt-app's format.
+    #[error("{0}")]
+    RtApp(String),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    duration: Option<Nanos>,
+    #[serde(default)]
+    channels: BTreeMap<String, ChannelText>,
+    #[serde(default)]
+    behaviours: BTreeMap<String, Vec<StepText>>,
+    #[serde(default)]
+    task: Vec<TaskText>,
+    #[serde(default)]
+    device: Vec<DeviceText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChannelText {
+    #[serde(rename = "type")]
+    kind: ChannelType,
+    #[serde(default)]
+    capacity: Option<u64>,
+    #[serde(default)]
+    initial: u64,
+    #[serde(default)]
+    count: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskText {
+    name: String,
+    #[serde(default = "one")]
+    count: u32,
+    #[serde(default)]
+    process: Option<String>,
+    #[serde(default)]
+    policy: Policy,
+    #[serde(default)]
+    nice: Nice,
+    #[serde(default)]
+    rt_priority: u8,
+    #[serde(default)]
+    slice: Option<Nanos>,
+    #[serde(default)]
+    cpus: Option<CpuSet>,
+    #[serde(default)]
+    cgroup: String,
+    #[serde(default)]
+    start: Nanos,
+    #[serde(default)]
+    start_cpu: Option<u32>,
+    #[serde(default)]
+    template: bool,
+    #[serde(default = "yes")]
+    target: bool,
+    #[serde(default)]
+    behaviour: Option<String>,
+    #[serde(default)]
+    steps: Vec<StepText>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceText {
+    name: String,
+    #[serde(default)]
+    cpu: u32,
+    channel: String,
+    period: Nanos,
+    #[serde(default)]
+    start: Nanos,
+    #[serde(default = "one")]
+    amount: u32,
+    count: u32,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+enum AmountText {
+    Fixed(Nanos),
+    Drawn(DrawnText),
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum DrawnText {
+    Uniform([Nanos; 2]),
+    Exponential(Nanos),
+    Quantiles(Vec<Nanos>),
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BytesText {
+    channel: String,
+    bytes: u32,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokensText {
+    channel: String,
+    #[serde(default = "one")]
+    tokens: u32,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TakeText {
+    channel: String,
+    #[serde(default)]
+    timeout: Option<Nanos>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WaitAnyText {
+    channels: Vec<String>,
+    #[serde(default)]
+    timeout: Option<Nanos>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TimerText {
+    period: Nanos,
+    #[serde(default)]
+    deadline: Option<Nanos>,
+    #[serde(default)]
+    resync: bool,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConditionText {
+    condition: String,
+    lock: String,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WakeText {
+    channel: String,
+    #[serde(default = "one")]
+    count: u32,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetText {
+    #[serde(default)]
+    policy: Policy,
+    #[serde(default)]
+    nice: Nice,
+    #[serde(default)]
+    rt_priority: u8,
+    #[serde(default)]
+    slice: Option<Nanos>,
+    #[serde(default)]
+    cpus: Option<CpuSet>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobText {
+    #[serde(default)]
+    deadline: Option<Nanos>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoopText {
+    #[serde(default)]
+    count: u32,
+    steps: Vec<StepText>,
+}
+
+/// One step: a table with one key.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum StepText {
+    Run(AmountText),
+    Sleep(AmountText),
+    SleepUntil(Nanos),
+    Timer(TimerText),
+    Send(BytesText),
+    Receive(BytesText),
+    WaitAny(WaitAnyText),
+    Close(String),
+    Post(TokensText),
+    Take(TakeText),
+    Wake(WakeText),
+    Lock(String),
+    Unlock(String),
+    ConditionWait(ConditionText),
+    Barrier(String),
+    Fork(String),
+    WaitChildren(bool),
+    Yield(bool),
+    Set(SetText),
+    Touch(u32),
+    JobStart(JobText),
+    JobEnd(bool),
+    Loop(LoopText),
+    Exit(bool),
+}
+
+/// Reads a workload file.
+///
+/// # Errors
+/// [`WorkloadError`] with line and column for syntax and unknown fields, and by name for what is missing.
+pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
+    let file: FileText = toml::from_str(text).map_err(|error| WorkloadError::Syntax(error.to_string()))?;
+    let mut builder = Builder::new(&file.name, &file.description);
+    for (name, channel) in &file.channels {
+        let capacity = channel.capacity.unwrap_or(match channel.kind {
+            ChannelType::Bytes => 65_536,
+            _ => 0,
+        });
+        match channel.count {
+            None => drop(builder.channel(name, channel.kind, capacity, channel.initial)),
+            Some(count) => {
+                for i in 0..count {
+                    builder.channel(&format!("{name}{i}"), channel.kind, capacity, channel.initial);
+                }
+            }
+        }
+    }
+    // Templates first: steps refer to them by name, whatever the order in the file.
+    for task in &file.task {
+        for instance in 0..task.count {
+            builder.declare(&instance_name(task, instance), task.template);
+        }
+    }
+    for task in &file.task {
+        add_task(&mut builder, &file, task)?;
+    }
+    for device in &file.device {
+        let channel = builder.find_channel(&device.channel)?;
+        let arrival = |n: u32| Arrival {
+            time: device.start + device.period * u64::from(n),
+            channel,
+            amount: device.amount,
+        };
+        builder.device(&device.name, CpuId(device.cpu), (0..device.count).map(arrival).collect());
+    }
+    Ok(builder.finish(file.duration)?)
+}
+
+fn instance_name(task: &TaskText, instance: u32) -> String {
+    if task.count == 1 { task.name.clone() } else { format!("{}{instance}", task.name) }
+}
+
+fn add_task(builder: &mut Builder, file: &FileText, task: &TaskText) -> Result<(), WorkloadError> {
+    let steps = match &task.behaviour {
+        None => &task.steps,
+        Some(_) if !task.steps.is_empty() => {
+            return Err(BuildError::BehaviourAndSteps { task: task.name.clone() }.into());
+        }
+        Some(name) => file.behaviours.get(name).ok_or_else(|| BuildError::UnknownBehaviour {
+            task: task.name.clone(),
+            behaviour: name.clone(),
+            known: file.behaviours.keys().cloned().collect::<Vec<_>>().join(", "),
+        })?,
+    };
+    let attributes = TaskAttributes {
+        policy: task.policy,
+        nice: task.nice,
+        rt_priority: task.rt_priority,
+        slice: task.slice,
+        affinity: task.cpus.unwrap_or_default(),
+        cgroup: task.cgroup.clone(),
+        kernel_thread: false,
+    };
+    for instance in 0..task.count {
+        let mut ops = Vec::new();
+        let scope = Instance { index: instance, count: task.count };
+        lower(builder, scope, steps, &mut ops)?;
+        let process = task.process.clone().unwrap_or_else(|| instance_name(task, instance));
+        let row = builder.task(&instance_name(task, instance), &process, attributes.clone(), ops);
+        row.start = task.start;
+        row.start_cpu = task.start_cpu.map(CpuId);
+        row.template = task.template;
+        row.target = task.target;
+    }
+    Ok(())
+}
+
+/// Which of a task's instances a step is read for: `{i}` is its index, `{next}` the following one's, round.
+#[derive(Clone, Copy)]
+struct Instance {
+    index: u32,
+    count: u32,
+}
+
+impl Instance {
+    fn name(self, text: &str) -> String {
+        let next = (self.index + 1) % self.count;
+        text.replace("{i}", &self.index.to_string()).replace("{next}", &next.to_string())
+    }
+}
+
+fn amount(text: &AmountText) -> Amount {
+    match text {
+        AmountText::Fixed(time) => Amount::Fixed(*time),
+        AmountText::Drawn(DrawnText::Uniform([low, high])) => Amount::Uniform(*low, *high),
+        AmountText::Drawn(DrawnText::Exponential(mean)) => Amount::Exponential(*mean),
+        AmountText::Drawn(DrawnText::Quantiles(values)) => Amount::Quantiles(values.clone().into()),
+    }
+}
+
+fn lower(
+    builder: &mut Builder,
+    scope: Instance,
+    steps: &[StepText],
+    ops: &mut Vec<Op>,
+) -> Result<(), BuildError> {
+    for step in steps {
+        if let StepText::Loop(body) = step {
+            ops.push(Op::LoopStart { count: body.count });
+            lower(builder, scope, &body.steps, ops)?;
+            ops.push(Op::LoopEnd);
+        } else if let Some(op) = lower_step(builder, scope, step)? {
+            ops.push(op);
+        }
+    }
+    Ok(())
+}
+
+/// One step that is no loop; `x = false` steps are left out.
+fn lower_step(builder: &Builder, scope: Instance, step: &StepText) -> Result<Option<Op>, BuildError> {
+    let channel = |name: &str| builder.find_channel(&scope.name(name));
+    Ok(Some(match step {
+        StepText::Run(time) => Op::Run(amount(time)),
+        StepText::Sleep(time) => Op::Sleep(amount(time)),
+        StepText::SleepUntil(time) => Op::SleepUntil(*time),
+        StepText::Timer(timer) => Op::Timer {
+            period: timer.period,
+            deadline: timer.deadline.unwrap_or(timer.period),
+            resync: timer.resync,
+        },
+        StepText::Send(send) => Op::Send { channel: channel(&send.channel)?, bytes: send.bytes },
+        StepText::Receive(receive) => {
+            Op::Receive { channel: channel(&receive.channel)?, bytes: receive.bytes }
+        }
+        StepText::WaitAny(wait) => Op::WaitAny {
+            channels: wait.channels.iter().map(|name| channel(name)).collect::<Result<_, _>>()?,
+            timeout: wait.timeout,
+        },
+        StepText::Close(name) => Op::Close { channel: channel(name)? },
+        StepText::Post(post) => Op::Post { channel: channel(&post.channel)?, tokens: post.tokens },
+        StepText::Take(take) => Op::Take { channel: channel(&take.channel)?, timeout: take.timeout },
+        StepText::Wake(wake) => Op::WakeWaiters { channel: channel(&wake.channel)?, count: wake.count },
+        StepText::Lock(name) => Op::Lock { channel: channel(name)? },
+        StepText::Unlock(name) => Op::Unlock { channel: channel(name)? },
+        StepText::ConditionWait(wait) => {
+            Op::ConditionWait { condition: channel(&wait.condition)?, lock: channel(&wait.lock)? }
+        }
+        StepText::Barrier(name) => Op::Barrier { channel: channel(name)? },
+        StepText::Fork(name) => Op::Fork { spec: builder.find_template(&scope.name(name))? },
+        StepText::Touch(bytes) => Op::Touch { bytes: *bytes },
+        StepText::JobStart(job) => Op::JobStart { deadline: job.deadline },
+        StepText::Set(set) => Op::SetAttributes(Box::new(TaskAttributes {
+            policy: set.policy,
+            nice: set.nice,
+            rt_priority: set.rt_priority,
+            slice: set.slice,
+            affinity: set.cpus.unwrap_or_default(),
+            ..TaskAttributes::default()
+        })),
+        StepText::WaitChildren(true) => Op::WaitChildren,
+        StepText::Yield(true) => Op::Yield,
+        StepText::JobEnd(true) => Op::JobEnd,
+        StepText::Exit(true) => Op::Exit,
+        StepText::WaitChildren(false)
+        | StepText::Yield(false)
+        | StepText::JobEnd(false)
+        | StepText::Exit(false) => return Ok(None),
+        StepText::Loop(_) => return Ok(None),
+    }))
+}

@@ -1,0 +1,87 @@
+//! Workload files: what is read, and how what is wrong is told.
+
+use super::file::parse;
+use super::{Amount, Op};
+use crate::time::Nanos;
+
+const GOOD: &str = r#"
+name = "pipeline"
+duration = "2s"
+
+[channels]
+queue = { type = "bytes", capacity = 4096 }
+ring = { type = "tokens", count = 3, initial = 1 }
+table = { type = "mutex" }
+
+[behaviours]
+hog = [{ loop = { steps = [{ run = "10ms" }] } }]
+
+[[task]]
+name = "producer"
+nice = -5
+steps = [
+    { fork = "helper" },
+    { loop = { count = 100, steps = [
+        { run = { uniform = ["50us", "150us"] } },
+        { send = { channel = "queue", bytes = 64 } },
+    ] } },
+    { close = "queue" },
+]
+
+[[task]]
+name = "link"
+count = 3
+steps = [{ loop = { count = 5, steps = [{ take = { channel = "ring{i}" } }, { run = "1ms" }, { post = { channel = "ring{next}" } }] } }]
+
+[[task]]
+name = "helper"
+template = true
+steps = [{ lock = "table" }, { run = { exponential = "1ms" } }, { unlock = "table" }]
+
+[[task]]
+name = "noise"
+target = false
+policy = "batch"
+cpus = "0-1"
+behaviour = "hog"
+"#;
+
+#[test]
+fn a_file_becomes_a_workload() {
+    let workload = parse(GOOD).expect("reads");
+    assert_eq!(workload.tasks.len(), 6);
+    assert_eq!(workload.duration, Some(Nanos::from_secs(2)));
+    let ops = |task: usize| &workload.programs[workload.tasks[task].program.0 as usize].ops;
+    assert_eq!(ops(0)[2], Op::Run(Amount::Uniform(Nanos::from_micros(50), Nanos::from_micros(150))));
+    let Op::Post { channel, .. } = ops(3)[3] else { panic!("a post: {:?}", ops(3)) };
+    assert_eq!(workload.channels[channel.index()].name, "ring0", "the last link closes the ring");
+    assert!(workload.tasks[4].template && !workload.tasks[5].target);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_remedy() {
+    let task = |steps: &str| format!("name = \"w\"\n[[task]]\nname = \"a\"\nsteps = [{steps}]\n");
+    let check = |text: &str, expected: &str| {
+        let error = parse(text).expect_err(text).to_string();
+        assert!(error.contains(expected), "{expected:?} is not in: {error}");
+    };
+    check("name = \"w\"\n[[task]]\nname = \"a\"\nspeed = 3\n", "line 4");
+    check("name = \"w\"\n[[task]]\nname = \"a\"\nspeed = 3\n", "unknown field `speed`");
+    check("name = \"w\"", "no task that starts");
+    check(&task(""), "has no steps");
+    check(&task("{ run = \"1\" }"), "line 4");
+    check(&task("{ walk = \"1ms\" }"), "unknown variant `walk`");
+    check(&task("{ lock = \"m\" }"), "channel 'm' is not declared; declared: none");
+    check(&task("{ fork = \"b\" }"), "no [[task]] of that name with template = true");
+    check(&task("{ loop = { steps = [{ yield = false }] } }"), "no step that takes time");
+    check(&task("{ set = { policy = \"fifo\" } }"), "fifo and rr need 1 to 99");
+    check(&format!("[channels]\nm = {{ type = \"mutex\" }}\n{}", ""), "missing field `name`");
+    let typed = "name = \"w\"\n[channels]\nm = { type = \"mutex\" }\n[[task]]\nname = \"a\"\n";
+    check(
+        &format!("{typed}steps = [{{ send = {{ channel = \"m\", bytes = 1 }} }}]"),
+        "needs a channel of type bytes",
+    );
+    check(&format!("{typed}behaviour = \"x\""), "behaviour 'x' is not there; known: ");
+    check(&format!("{typed}nice = 40\nsteps = [{{ run = \"1ms\" }}]"), "nice 40 is out of range");
+    check(&format!("{typed}slice = \"1s\"\nsteps = [{{ run = \"1ms\" }}]"), "0.1 ms to 100 ms");
+}
