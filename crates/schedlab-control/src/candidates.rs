@@ -1,0 +1,164 @@
+//! Which levers a comparison pulls by default, and how people write them.
+//!
+//! `NAME[:KEY=VALUE]...`: `fair`, `fair:policy=batch`, `fair:slice=100us`, `vtime:slice_ns=5000000`,
+//! `./my.bpf.o`. `fair` is the kernel's own class. Keys `policy`, `nice`, `slice` and `rt_priority` set the
+//! target's tasks; every other key is a knob of the scheduler or kernel.
+
+use schedlab_model::lever::{Candidate, Requirement, SchedulerChoice, Setting, Usability};
+use schedlab_model::machine::KernelVersion;
+use schedlab_model::time::Nanos;
+use schedlab_model::{Nice, Policy};
+
+/// A candidate that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CandidateError {
+    /// No scheduler of that name.
+    #[error("there is no scheduler '{name}'; known: fair, {known}, or the path of an object file")]
+    UnknownScheduler {
+        /// The name.
+        name: String,
+        /// The library's schedulers.
+        known: String,
+    },
+    /// A setting that cannot be read.
+    #[error("'{text}' in candidate '{candidate}': {problem}")]
+    Setting {
+        /// The whole candidate.
+        candidate: String,
+        /// The part.
+        text: String,
+        /// What is wrong, with what is right.
+        problem: String,
+    },
+}
+
+/// Reads one candidate; `library` names the schedulers that come with the product.
+///
+/// # Errors
+/// [`CandidateError`] names what is known or right.
+pub fn parse_candidate(text: &str, library: &[&str]) -> Result<Candidate, CandidateError> {
+    let mut parts = text.split(':');
+    let name = parts.next().unwrap_or_default();
+    let is_file = name.contains('/') || name.ends_with(".o");
+    let scheduler = match name {
+        "fair" | "eevdf" | "kernel" => SchedulerChoice::Kernel,
+        name if is_file || library.contains(&name) => SchedulerChoice::Object(name.to_owned()),
+        _ => {
+            let (name, known) = (name.to_owned(), library.join(", "));
+            return Err(CandidateError::UnknownScheduler { name, known });
+        }
+    };
+    let settings = parts
+        .map(|part| {
+            parse_setting(part).map_err(|problem| CandidateError::Setting {
+                candidate: text.to_owned(),
+                text: part.to_owned(),
+                problem,
+            })
+        })
+        .collect::<Result<Vec<Setting>, _>>()?;
+    Ok(candidate(text, scheduler, settings))
+}
+
+/// Reads `KEY=VALUE`; the error is what is wrong.
+pub fn parse_setting(text: &str) -> Result<Setting, String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, e.g. slice=100us")?;
+    Ok(match key {
+        "policy" => Setting::Policy(parse_policy(value)?),
+        "nice" => {
+            let nice: i64 = value.parse().map_err(|_| "nice is a whole number, -20 to 19".to_owned())?;
+            Setting::Nice(Nice::new(nice).map_err(|error| error.to_string())?)
+        }
+        "slice" => {
+            let slice: Nanos = value.parse().map_err(|error| format!("{error}"))?;
+            if !(Nanos::from_micros(100)..=Nanos::from_millis(100)).contains(&slice) {
+                return Err(format!("slice {slice} is out of bounds: 100us to 100ms"));
+            }
+            Setting::Slice(slice)
+        }
+        "rt_priority" => {
+            let priority = value.parse().ok().filter(|priority| (1..=99).contains(priority));
+            Setting::RtPriority(priority.ok_or("rt_priority is 1 to 99")?)
+        }
+        name => {
+            let value = value.parse().map_err(|_| format!("knob {name} takes a whole number"))?;
+            Setting::Knob { name: name.to_owned(), value }
+        }
+    })
+}
+
+fn parse_policy(text: &str) -> Result<Policy, String> {
+    Ok(match text {
+        "normal" | "other" => Policy::Normal,
+        "batch" => Policy::Batch,
+        "idle" => Policy::Idle,
+        "fifo" => Policy::Fifo,
+        "rr" => Policy::Rr,
+        _ => return Err("policy is normal, batch, idle, fifo or rr".to_owned()),
+    })
+}
+
+fn candidate(name: &str, scheduler: SchedulerChoice, settings: Vec<Setting>) -> Candidate {
+    let mut requirements = Vec::new();
+    if matches!(scheduler, SchedulerChoice::Object(_)) {
+        requirements.push(Requirement::SchedExt);
+    }
+    for setting in &settings {
+        match setting {
+            Setting::Slice(_) => requirements.push(Requirement::Kernel(KernelVersion::V6_12)),
+            Setting::Knob { .. } if scheduler == SchedulerChoice::Kernel => {
+                requirements.push(Requirement::Debugfs);
+            }
+            Setting::Policy(policy) if policy.is_realtime() => requirements.push(Requirement::RaisePriority),
+            Setting::Nice(nice) if nice.get() < 0 => requirements.push(Requirement::RaisePriority),
+            _ => {}
+        }
+    }
+    let usability = if requirements.is_empty() { Usability::UsableHere } else { Usability::Unknown };
+    Candidate { name: name.to_owned(), scheduler, settings, requirements, usability }
+}
+
+/// What a comparison tries when nobody says: the kernel's class as it is, as BATCH and with three slices
+/// around its own, and every scheduler of the library. The baseline is first.
+pub fn standard_candidates(library: &[&str]) -> Vec<Candidate> {
+    let kernel = ["fair", "fair:policy=batch", "fair:slice=100us", "fair:slice=6ms", "fair:slice=20ms"];
+    let names = kernel.iter().chain(library);
+    names
+        .map(|name| parse_candidate(name, library).expect("the standard candidates are well-formed"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIBRARY: &[&str] = &["fifo", "vtime"];
+
+    #[test]
+    fn candidates_say_what_they_need() {
+        let read = |text: &str| parse_candidate(text, LIBRARY).expect(text);
+        assert_eq!(read("fair").usability, Usability::UsableHere);
+        assert_eq!(read("fair:slice=100us").requirements, [Requirement::Kernel(KernelVersion::V6_12)]);
+        assert_eq!(read("fair:base_slice_ns=3000000").requirements, [Requirement::Debugfs]);
+        assert_eq!(read("vtime:slice_ns=5").requirements, [Requirement::SchedExt]);
+        assert_eq!(read("fair:policy=fifo:rt_priority=3").requirements, [Requirement::RaisePriority]);
+        assert_eq!(read("./x.bpf.o").scheduler, SchedulerChoice::Object("./x.bpf.o".to_owned()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        let error = |text: &str| parse_candidate(text, LIBRARY).expect_err(text).to_string();
+        assert!(error("vtim").contains("known: fair, fifo, vtime"));
+        assert!(error("fair:slice=1s").contains("100us to 100ms"));
+        assert!(error("fair:nice=30").contains("-20 (strongest) to 19"));
+        assert!(error("fair:policy").contains("KEY=VALUE"));
+        assert!(error("fair:policy=fast").contains("normal, batch, idle, fifo or rr"));
+    }
+
+    #[test]
+    fn the_standard_set_begins_with_the_baseline() {
+        let set = standard_candidates(LIBRARY);
+        assert_eq!(set[0], Candidate::baseline());
+        assert_eq!(set.len(), 7);
+    }
+}
