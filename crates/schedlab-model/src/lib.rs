@@ -15,6 +15,7 @@ pub mod outcome;
 pub mod policy;
 pub mod recording;
 pub mod time;
+pub mod timeline;
 pub mod topology;
 pub mod workload;
 
