@@ -102,7 +102,13 @@ impl Builder {
 
     /// Adds a channel.
     pub fn channel(&mut self, name: &str, kind: ChannelType, capacity: u64, initial: u64) -> ChannelId {
-        self.workload.channels.push(ChannelSpec { name: name.to_owned(), kind, capacity, initial });
+        self.workload.channels.push(ChannelSpec {
+            name: name.to_owned(),
+            kind,
+            capacity,
+            initial,
+            room_to_resume: 0,
+        });
         ChannelId(self.workload.channels.len() as u32 - 1)
     }
 

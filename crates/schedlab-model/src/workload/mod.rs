@@ -190,6 +190,10 @@ pub struct ChannelSpec {
     pub capacity: u64,
     /// Bytes or tokens in it at the start.
     pub initial: u64,
+    /// Bytes of room there must be before senders that wait for room are woken; 0 is as many as they send. The
+    /// kernel wakes late to save switches: a pipe's writer when a page (4096 bytes) is free, a socket's when a
+    /// good part of its buffer is.
+    pub room_to_resume: u64,
 }
 
 /// What a channel is.
