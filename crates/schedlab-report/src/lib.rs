@@ -1,1 +1,8 @@
-//! placeholder
+//! Runs to metrics, to a comparison, to text, JSON, HTML and Perfetto traces.
+//!
+//! Plain functions over data: no file, clock, environment or terminal is touched here. The words are in
+//! `schedlab_model`; who makes the runs is behind its `Machine` trait.
+
+pub mod metrics;
+
+pub use metrics::MetricsCollector;
