@@ -1,0 +1,149 @@
+//! `cargo xtask docs`: pages that are made from sources, so that they cannot drift from them.
+//!
+//! A scheduler's page is the essay on top of its file. `--check` writes nothing and fails when a page is stale or
+//! belongs to no source any more. Pages written by hand are not touched.
+
+use crate::sys;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Directories whose every file is made by this program.
+const MADE: &[&str] = &["docs/schedulers"];
+
+/// With `--check`, only says which pages are stale.
+pub fn run(arguments: &[String]) -> Result<ExitCode> {
+    let check = match arguments {
+        [] => false,
+        [flag] if flag == "--check" => true,
+        _ => {
+            eprintln!("usage: cargo xtask docs [--check]");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let root = sys::root();
+    let pages = pages(&root)?;
+    let stale = stale(&root, &pages)?;
+    for path in &stale {
+        println!("{}: {}", path.display(), if check { "stale: run cargo xtask docs" } else { "made" });
+    }
+    if check {
+        return Ok(if stale.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) });
+    }
+    for path in stale {
+        let full = root.join(&path);
+        match pages.get(&path) {
+            None => std::fs::remove_file(&full)?,
+            Some(text) => {
+                std::fs::create_dir_all(full.parent().expect("a page lies in a directory"))?;
+                std::fs::write(&full, text)?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All pages with their text.
+fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
+    let mut pages = BTreeMap::new();
+    for source in files(&root.join("bpf/schedulers"))? {
+        let file = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(name) = file.strip_suffix(".bpf.c") else { continue };
+        let text = std::fs::read_to_string(&source)?;
+        let essay =
+            essay(&text).with_context(|| format!("bpf/schedulers/{file} has no essay after its licence"))?;
+        pages.insert(PathBuf::from(format!("docs/schedulers/{name}.md")), page(name, &file, &essay));
+    }
+    Ok(pages)
+}
+
+/// Pages that differ from what their source makes of them, and made pages without source.
+fn stale(root: &Path, pages: &BTreeMap<PathBuf, String>) -> Result<Vec<PathBuf>> {
+    let mut stale: Vec<PathBuf> = Vec::new();
+    for (path, text) in pages {
+        if std::fs::read_to_string(root.join(path)).ok().as_ref() != Some(text) {
+            stale.push(path.clone());
+        }
+    }
+    for directory in MADE {
+        for file in files(&root.join(directory))? {
+            let path = file.strip_prefix(root).unwrap_or(&file).to_path_buf();
+            if !pages.contains_key(&path) {
+                stale.push(path);
+            }
+        }
+    }
+    Ok(stale)
+}
+
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    if !directory.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries: std::io::Result<Vec<_>> = std::fs::read_dir(directory)?.collect();
+    let mut paths: Vec<PathBuf> = entries?.iter().map(std::fs::DirEntry::path).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn page(name: &str, file: &str, essay: &str) -> String {
+    format!(
+        "# {name}\n\n<!-- Made from bpf/schedulers/{file} by `cargo xtask docs`: edit it there. -->\n\n{essay}\n"
+    )
+}
+
+/// The first comment after the licence line, without its comment marks.
+fn essay(source: &str) -> Option<String> {
+    let rest = source.lines().skip_while(|line| line.starts_with("// SPDX-") || line.trim().is_empty());
+    let rest: Vec<&str> = rest.collect();
+    let lines: Vec<&str> = if rest.first()?.trim_start().starts_with("/*") {
+        let end = rest.iter().position(|line| line.contains("*/"))?;
+        rest[..=end].iter().map(|line| line.trim().trim_start_matches("/*").trim_end_matches("*/")).collect()
+    } else {
+        rest.iter().map(|line| line.trim()).take_while(|line| line.starts_with("//")).collect()
+    };
+    let strip = |line: &&str| {
+        let line = line.trim_start_matches('/');
+        let line = line.strip_prefix('*').unwrap_or(line);
+        line.strip_prefix(' ').unwrap_or(line).trim_end().to_string()
+    };
+    let text: Vec<String> = lines.iter().map(strip).collect();
+    let text = text.join("\n").trim().to_string();
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_comment_forms_are_essays() {
+        let block = "// SPDX-License-Identifier: GPL-2.0-only\n/*\n * Rule: first in, first out.\n *\n *  - a\n */\nint x;\n";
+        assert_eq!(essay(block).as_deref(), Some("Rule: first in, first out.\n\n - a"));
+        let lines =
+            "// SPDX-License-Identifier: GPL-2.0-only\n//\n// Rule.\n//\n// State.\n#include <x.h>\n// no\n";
+        assert_eq!(essay(lines).as_deref(), Some("Rule.\n\nState."));
+        assert_eq!(essay("// SPDX-License-Identifier: GPL-2.0-only\nint x;\n"), None);
+    }
+
+    #[test]
+    fn stale_missing_and_orphaned_pages_are_found() {
+        let root = std::env::temp_dir().join(format!("schedlab-docs-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().expect("parent")).expect("directory");
+            std::fs::write(path, text).expect("file");
+        };
+        write("bpf/schedulers/a.bpf.c", "// SPDX-License-Identifier: GPL-2.0-only\n// Essay.\n");
+        let pages = pages(&root).expect("pages");
+        let page = PathBuf::from("docs/schedulers/a.md");
+        assert_eq!(stale(&root, &pages).expect("stale"), [page.clone()], "a missing page is stale");
+        write("docs/schedulers/a.md", &pages[&page]);
+        assert!(stale(&root, &pages).expect("stale").is_empty());
+        write("docs/schedulers/a.md", "edited by hand");
+        write("docs/schedulers/b.md", "its source is gone");
+        assert_eq!(stale(&root, &pages).expect("stale"), [page, "docs/schedulers/b.md".into()]);
+        std::fs::remove_dir_all(&root).expect("scratch directory");
+    }
+}
