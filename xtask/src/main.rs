@@ -6,11 +6,16 @@
 //! library, because this is the program that installs them.
 
 mod demo;
+// Talking to the person at the terminal is this program's work.
+#![allow(clippy::print_stdout)]
+
+#[cfg(test)]
 mod deps;
 mod docs;
 mod setup;
 mod suite;
 mod sys;
+#[cfg(test)]
 mod tidy;
 mod vm;
 

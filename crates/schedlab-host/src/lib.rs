@@ -1,1 +1,7 @@
-//! placeholder
+//! The machine under our feet: loading BPF objects, virtual machines, and what runs inside them.
+//!
+//! Everything that needs root and nearly all `unsafe` lives here; nothing here knows the simulator. Start at [`vm`]
+//! for real kernels in QEMU, [`guest`] for the program that is process 1 of those machines.
+
+pub mod guest;
+pub mod vm;

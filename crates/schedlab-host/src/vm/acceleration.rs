@@ -1,0 +1,74 @@
+//! Whether KVM works here: found out by booting, because `/dev/kvm` may open and yet not boot a stock kernel.
+//!
+//! The answer is kept for as long as this host kernel runs. Emulation is always possible.
+
+use super::{Error, Kernel, Machine, cache_directory};
+use std::path::Path;
+use std::time::Duration;
+
+/// How QEMU executes the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acceleration {
+    /// On the CPU itself.
+    Kvm,
+    /// Emulated, one host thread for each virtual CPU.
+    Emulation,
+    /// Emulated with a virtual clock of 1 ns an instruction, which does not depend on the host; CPUs take turns.
+    InstructionCount,
+}
+
+/// A boot under KVM takes about a second where it works.
+const PROBE_LIMIT: Duration = Duration::from_secs(10);
+
+impl Acceleration {
+    /// The fastest that works: KVM if a probe boots under it, else emulation.
+    pub fn best(kernel: &Kernel, guest: &Path) -> Acceleration {
+        if kvm_works(kernel, guest) { Acceleration::Kvm } else { Acceleration::Emulation }
+    }
+
+    /// The `-accel` argument and what belongs to it.
+    pub(crate) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Acceleration::Kvm => &["-accel", "kvm", "-cpu", "host"],
+            Acceleration::Emulation => &["-accel", "tcg,thread=multi", "-cpu", "max"],
+            Acceleration::InstructionCount => {
+                &["-accel", "tcg", "-icount", "shift=0,sleep=off", "-cpu", "max"]
+            }
+        }
+    }
+
+    /// As results name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Acceleration::Kvm => "kvm",
+            Acceleration::Emulation => "emulation",
+            Acceleration::InstructionCount => "icount",
+        }
+    }
+}
+
+fn kvm_works(kernel: &Kernel, guest: &Path) -> bool {
+    if std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
+        return false;
+    }
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let key = format!("{} {}", boot.trim(), kernel.release);
+    let memory = cache_directory().join("kvm-probe");
+    let known = std::fs::read_to_string(&memory).unwrap_or_default();
+    if let Some(answer) = known.strip_prefix(&key) {
+        return answer.trim() == "works";
+    }
+    let works = probe(kernel, guest).is_ok();
+    let answer = if works { "works" } else { "fails" };
+    // A probe that cannot be remembered is made again next time.
+    let _ = std::fs::create_dir_all(cache_directory());
+    let _ = std::fs::write(&memory, format!("{key} {answer}\n"));
+    works
+}
+
+/// Boots and does nothing.
+fn probe(kernel: &Kernel, guest: &Path) -> Result<(), Error> {
+    let mut machine = Machine::new(kernel.clone(), guest);
+    machine.acceleration(Acceleration::Kvm).time_limit(PROBE_LIMIT);
+    machine.run(&["true"]).map(|_| ())
+}

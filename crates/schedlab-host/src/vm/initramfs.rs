@@ -1,0 +1,191 @@
+//! Packs files into an initramfs: a cpio archive in the `newc` form, as the kernel unpacks it.
+//!
+//! Programs come with the shared libraries they need, at the paths where the loader looks for them. The archive is
+//! not compressed: unpacking costs an emulated CPU more than reading does. Format: the kernel's
+//! Documentation/driver-api/early-userspace/buffer-format.rst.
+
+use super::Error;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What lies at one path of the archive.
+enum Entry {
+    Directory,
+    /// Contents and permission bits.
+    File(Vec<u8>, u32),
+    /// Where it points.
+    Link(String),
+}
+
+/// An archive under construction. Paths have no leading slash; parents come by themselves.
+#[derive(Default)]
+pub struct Initramfs {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Initramfs {
+    /// An empty archive.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A file with these contents.
+    pub fn add_bytes(&mut self, path: &str, contents: Vec<u8>, mode: u32) {
+        self.add(path, Entry::File(contents, mode & 0o7777));
+    }
+
+    /// A symbolic link.
+    pub fn add_link(&mut self, path: &str, target: &str) {
+        self.add(path, Entry::Link(target.to_string()));
+    }
+
+    /// An empty directory.
+    pub fn add_directory(&mut self, path: &str) {
+        self.add(path, Entry::Directory);
+    }
+
+    /// A file of the host, or all files below a directory, at `path`.
+    pub fn add_path(&mut self, host: &Path, path: &str) -> Result<(), Error> {
+        let pack = |source| Error::Pack { path: host.to_path_buf(), source };
+        let metadata = std::fs::metadata(host).map_err(pack)?;
+        if !metadata.is_dir() {
+            self.add_bytes(path, std::fs::read(host).map_err(pack)?, metadata.permissions().mode());
+            return Ok(());
+        }
+        self.add_directory(path);
+        for entry in std::fs::read_dir(host).map_err(pack)? {
+            let entry = entry.map_err(pack)?;
+            let below = format!("{path}/{}", entry.file_name().to_string_lossy());
+            self.add_path(&entry.path(), &below)?;
+        }
+        Ok(())
+    }
+
+    /// A program of the host at `path`, with the shared libraries it needs at their own paths.
+    pub fn add_program(&mut self, host: &Path, path: &str) -> Result<(), Error> {
+        self.add_path(host, path)?;
+        for library in libraries(host)? {
+            self.add_path(&library, &library.to_string_lossy())?;
+        }
+        Ok(())
+    }
+
+    /// The archive's bytes.
+    pub fn build(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (number, (path, entry)) in self.entries.iter().enumerate() {
+            let (mode, contents) = match entry {
+                Entry::Directory => (0o040_755, &[][..]),
+                Entry::File(contents, mode) => (0o100_000 | mode, contents.as_slice()),
+                Entry::Link(target) => (0o120_777, target.as_bytes()),
+            };
+            member(&mut out, number + 1, path, mode, contents);
+        }
+        member(&mut out, 0, "TRAILER!!!", 0, &[]);
+        out
+    }
+
+    fn add(&mut self, path: &str, entry: Entry) {
+        let path = path.trim_matches('/');
+        let parents =
+            Path::new(path).ancestors().skip(1).filter_map(Path::to_str).filter(|parent| !parent.is_empty());
+        for parent in parents {
+            self.entries.entry(parent.to_string()).or_insert(Entry::Directory);
+        }
+        self.entries.insert(path.to_string(), entry);
+    }
+}
+
+/// One member: 110 bytes of header in hexadecimal text, the name, the contents, both padded to four bytes.
+fn member(out: &mut Vec<u8>, inode: usize, path: &str, mode: u32, contents: &[u8]) {
+    let links = if mode & 0o040_000 != 0 { 2 } else { 1 };
+    let header = format!(
+        "070701{inode:08X}{mode:08X}{owner:08X}{owner:08X}{links:08X}{time:08X}{size:08X}\
+         {device:08X}{device:08X}{device:08X}{device:08X}{name:08X}{check:08X}",
+        owner = 0,
+        time = 0,
+        size = contents.len(),
+        device = 0,
+        name = path.len() + 1,
+        check = 0
+    );
+    out.write_all(header.as_bytes()).expect("writing to memory");
+    out.write_all(path.as_bytes()).expect("writing to memory");
+    out.push(0);
+    out.resize(out.len().next_multiple_of(4), 0);
+    out.write_all(contents).expect("writing to memory");
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// The shared libraries of a program, its loader included, as `ldd` finds them; none for a static one.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>, Error> {
+    let output = Command::new("ldd").arg(program).env("LC_ALL", "C").output();
+    let output = output.map_err(|source| Error::Pack { path: program.to_path_buf(), source })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if let Some(line) = text.lines().find(|line| line.contains("=> not found")) {
+        let source =
+            io::Error::new(io::ErrorKind::NotFound, format!("shared library missing: {}", line.trim()));
+        return Err(Error::Pack { path: program.to_path_buf(), source });
+    }
+    Ok(text.lines().filter_map(library_of).collect())
+}
+
+/// The path in one line of `ldd`: `libc.so.6 => /lib/libc.so.6 (0x...)` or `/lib64/ld-linux.so.2 (0x...)`.
+fn library_of(line: &str) -> Option<PathBuf> {
+    let path = line.split("=>").last()?.split_whitespace().next()?;
+    path.starts_with('/').then(|| PathBuf::from(path))
+}
+
+/// The full path of `name` on PATH; a name with a slash is taken as it is.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return std::fs::canonicalize(name).ok();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let extra = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let candidates = std::env::split_paths(&path).chain(extra).map(|directory| directory.join(name));
+    candidates.into_iter().find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_is_what_cpio_reads() {
+        let mut archive = Initramfs::new();
+        archive.add_bytes("a/b/file", b"contents".to_vec(), 0o644);
+        archive.add_link("a/link", "b/file");
+        let bytes = archive.build();
+        assert_eq!(bytes.len() % 4, 0);
+        let text = String::from_utf8_lossy(&bytes);
+        let names: Vec<&str> = ["a\0", "a/b\0", "a/b/file\0", "a/link\0", "TRAILER!!!\0"].to_vec();
+        let mut at = 0;
+        for name in names {
+            at += text[at..].find(name).unwrap_or_else(|| panic!("{name:?} must follow in order"));
+        }
+        assert_eq!(&bytes[..6], b"070701");
+        assert_eq!(text.matches("070701").count(), 5);
+    }
+
+    #[test]
+    fn libraries_are_found_in_both_forms_of_line() {
+        let found = |line| library_of(line).map(|path| path.to_string_lossy().into_owned());
+        assert_eq!(found("\tlibc.so.6 => /lib/libc.so.6 (0x1)").as_deref(), Some("/lib/libc.so.6"));
+        assert_eq!(
+            found("\t/lib64/ld-linux-x86-64.so.2 (0x1)").as_deref(),
+            Some("/lib64/ld-linux-x86-64.so.2")
+        );
+        assert_eq!(found("\tlinux-vdso.so.1 (0x1)"), None);
+        assert_eq!(found("\tstatically linked"), None);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = Initramfs::new().add_path(Path::new("/no/such/file"), "x").unwrap_err();
+        assert!(error.to_string().contains("/no/such/file"), "{error}");
+    }
+}

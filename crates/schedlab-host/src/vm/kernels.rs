@@ -1,0 +1,315 @@
+//! Debian's kernels, fetched by suite and kept in a cache outside the tree.
+//!
+//! apt does the work (mirrors, signatures, proxies) with package lists of its own, so the system's lists and packages
+//! stay as they are and no root is needed. A kernel is fetched once; `refresh` looks for a newer one. Not here: modules,
+//! because what a test needs is built into the cloud kernels.
+
+use super::{Error, cache_directory};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A kernel line, named as users name it; which exact version that is depends on the suite's day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelName {
+    /// CFS: bookworm's own.
+    V6_1,
+    /// EEVDF without sched_ext: bookworm's security suite.
+    V6_12,
+    /// EEVDF and sched_ext: sid.
+    V7_2,
+}
+
+impl KernelName {
+    /// `6.1`, `6.12` or `7.2`.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::V6_1, Self::V6_12, Self::V7_2].into_iter().find(|kernel| kernel.name() == name)
+    }
+
+    /// The name that `parse` reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V6_1 => "6.1",
+            Self::V6_12 => "6.12",
+            Self::V7_2 => "7.2",
+        }
+    }
+
+    fn suite(self) -> &'static str {
+        match self {
+            Self::V6_1 => "bookworm",
+            Self::V6_12 => "bookworm-security",
+            Self::V7_2 => "sid",
+        }
+    }
+
+    fn archive(self) -> &'static str {
+        if self == Self::V6_12 { "debian-security" } else { "debian" }
+    }
+
+    /// Whether it can load sched_ext schedulers.
+    pub fn has_sched_ext(self) -> bool {
+        self == Self::V7_2
+    }
+}
+
+/// A kernel image on disk.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// The line it belongs to.
+    pub name: KernelName,
+    /// Its release as `uname -r` says it.
+    pub release: String,
+    /// The bootable image.
+    pub image: PathBuf,
+}
+
+impl Kernel {
+    /// The cached kernel of that line, fetched first if there is none.
+    pub fn get(name: KernelName) -> Result<Kernel, Error> {
+        let directory = cache_directory().join("kernels").join(name.name());
+        if let Some(kernel) = cached(name, &directory) {
+            return Ok(kernel);
+        }
+        Self::fetch(name, &directory)
+    }
+
+    /// Fetches the suite's present kernel of that line even if one is cached.
+    pub fn refresh(name: KernelName) -> Result<Kernel, Error> {
+        Self::fetch(name, &cache_directory().join("kernels").join(name.name()))
+    }
+
+    fn fetch(name: KernelName, directory: &Path) -> Result<Kernel, Error> {
+        let failed =
+            |what: String| Error::Fetch { kernel: name.name().into(), what, cache: directory.to_path_buf() };
+        fs::create_dir_all(directory).map_err(|error| failed(error.to_string()))?;
+        let lock = File::create(directory.join("lock")).map_err(|error| failed(error.to_string()))?;
+        // SAFETY: flock on a descriptor that lives until the end of this function.
+        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) } != 0 {
+            return Err(failed(std::io::Error::last_os_error().to_string()));
+        }
+        let before = cached(name, directory);
+        let apt = Apt::new(name, directory).map_err(failed)?;
+        apt.update().map_err(failed)?;
+        let package = apt.newest_package().map_err(failed)?;
+        let release = release_of(&package);
+        if let Some(kernel) = before.filter(|kernel| kernel.release == release) {
+            return Ok(kernel);
+        }
+        apt.download_image(&package, &directory.join(&release)).map_err(failed)?;
+        cached(name, directory).ok_or_else(|| failed("the image is not where it was put".into()))
+    }
+}
+
+/// The newest complete kernel below `directory`.
+fn cached(name: KernelName, directory: &Path) -> Option<Kernel> {
+    let entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
+    let releases = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let complete = releases.filter(|release| directory.join(release).join("vmlinuz").is_file());
+    let release = complete.max_by_key(|release| version_key(release))?;
+    Some(Kernel { name, image: directory.join(&release).join("vmlinuz"), release })
+}
+
+/// apt with lists, cache and sources of its own.
+struct Apt {
+    name: KernelName,
+    directory: PathBuf,
+}
+
+impl Apt {
+    fn new(name: KernelName, directory: &Path) -> Result<Self, String> {
+        let directory = directory.join("apt");
+        for below in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(directory.join(below)).map_err(|error| error.to_string())?;
+        }
+        let source = format!(
+            "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {} {} main\n",
+            mirror(name.archive()),
+            name.suite()
+        );
+        fs::write(directory.join("sources.list"), source).map_err(|error| error.to_string())?;
+        Ok(Self { name, directory })
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let directory = self.directory.display();
+        for option in [
+            format!("Dir::Etc::SourceList={directory}/sources.list"),
+            "Dir::Etc::SourceParts=/dev/null".into(),
+            format!("Dir::State::Lists={directory}/lists"),
+            "Dir::State::status=/dev/null".into(),
+            format!("Dir::Cache={directory}/cache"),
+            "Acquire::Languages=none".into(),
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".into(),
+            "Acquire::Retries=3".into(),
+            "APT::Architecture=amd64".into(),
+            "APT::Sandbox::User=root".into(),
+            "Debug::NoLocking=true".into(),
+        ] {
+            command.args(["-o", &option]);
+        }
+        command.env("LC_ALL", "C").stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, program: &str, arguments: &[&str], within: &Path) -> Result<String, String> {
+        let output = self.command(program).args(arguments).current_dir(within).output();
+        let output =
+            output.map_err(|error| format!("{program}: {error} (fetching kernels needs Debian's apt)"))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = text.lines().filter(|line| line.starts_with("E:") || line.starts_with("W:"));
+        Err(format!("{program} {} failed: {}", arguments.join(" "), said.collect::<Vec<_>>().join("; ")))
+    }
+
+    fn update(&self) -> Result<(), String> {
+        let errors = ["-o", "APT::Update::Error-Mode=any", "update", "-q"];
+        self.run("apt-get", &errors, &self.directory).map(|_| ()).map_err(|what| {
+            format!("{what} (is there a network, and is {} reachable?)", mirror(self.name.archive()))
+        })
+    }
+
+    /// The package with the image: since 7.x `linux-binary-RELEASE`, before `linux-image-RELEASE`.
+    fn newest_package(&self) -> Result<String, String> {
+        let names = self.run("apt-cache", &["pkgnames", "linux-"], &self.directory)?;
+        newest(names.lines(), self.name).ok_or_else(|| {
+            format!(
+                "suite {} has no cloud kernel any more that is at least {}",
+                self.name.suite(),
+                self.name.name()
+            )
+        })
+    }
+
+    /// Downloads `package` and moves its image to `to`, whole or not at all.
+    fn download_image(&self, package: &str, to: &Path) -> Result<(), String> {
+        let text = |error: std::io::Error| error.to_string();
+        let scratch = tempfile::tempdir_in(&self.directory).map_err(text)?;
+        self.run("apt-get", &["download", "-q", package], scratch.path())?;
+        let files =
+            fs::read_dir(scratch.path()).map_err(text)?.filter_map(Result::ok).map(|entry| entry.path());
+        let archive =
+            files.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "deb"));
+        let archive = archive.ok_or_else(|| format!("apt-get download {package} left no file"))?;
+        let unpacked = scratch.path().join("unpacked");
+        let status =
+            Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&unpacked).status().map_err(text)?;
+        if !status.success() {
+            return Err(format!("dpkg-deb cannot unpack {}", archive.display()));
+        }
+        let image = find_image(&unpacked).ok_or_else(|| format!("{package} holds no vmlinuz"))?;
+        let ready = scratch.path().join("ready");
+        fs::create_dir(&ready).map_err(text)?;
+        fs::rename(image, ready.join("vmlinuz")).map_err(text)?;
+        fs::rename(&ready, to).map_err(text)
+    }
+}
+
+/// The newest cloud kernel of the wanted line; in sid, where lines pass, of a later one if that line is gone.
+fn newest<'a>(names: impl Iterator<Item = &'a str>, wanted: KernelName) -> Option<String> {
+    let mut candidates: Vec<&str> = names.filter(|name| is_image(name)).collect();
+    candidates.sort_by_key(|name| (version_key(&release_of(name)), name.starts_with("linux-binary-")));
+    let prefix = format!("{}.", wanted.name());
+    let of_line = candidates.iter().rev().find(|name| release_of(name).starts_with(&prefix));
+    let later = candidates.last().filter(|name| {
+        wanted.suite() == "sid" && version_key(&release_of(name)) > version_key(wanted.name())
+    });
+    of_line.or(later).map(|name| (*name).to_string())
+}
+
+fn is_image(package: &str) -> bool {
+    let release = release_of(package);
+    release != package
+        && release.starts_with(|c: char| c.is_ascii_digit())
+        && release.ends_with("-cloud-amd64")
+}
+
+/// `linux-binary-7.2.13+deb14-cloud-amd64` is of release `7.2.13+deb14-cloud-amd64`.
+fn release_of(package: &str) -> String {
+    let release = package.strip_prefix("linux-binary-").or_else(|| package.strip_prefix("linux-image-"));
+    release.unwrap_or(package).to_string()
+}
+
+/// The numbers in a release, for comparison.
+fn version_key(release: &str) -> Vec<u64> {
+    release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+}
+
+/// The mirror that the system itself uses for `archive` (`debian` or `debian-security`), else Debian's own.
+fn mirror(archive: &str) -> String {
+    let known = Command::new("apt-get")
+        .args(["indextargets", "Created-By: Packages", "--format", "$(REPO_URI)"])
+        .output()
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
+    let of_archive = |uri: &&str| uri.trim_end_matches('/').ends_with(&format!("/{archive}"));
+    let found = known.lines().find(of_archive).map(str::to_string);
+    found.unwrap_or_else(|| format!("http://deb.debian.org/{archive}"))
+}
+
+/// The first file called `vmlinuz` or `vmlinuz-RELEASE` below `directory`.
+fn find_image(directory: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
+    for entry in entries {
+        let path = entry.path();
+        let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        if path.is_dir() && !is_link {
+            if let Some(image) = find_image(&path) {
+                return Some(image);
+            }
+        } else if entry.file_name().to_string_lossy().starts_with("vmlinuz") && !is_link {
+            return Some(path);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: &[&str] = &[
+        "linux-image-cloud-amd64",
+        "linux-image-7.2.9+deb14-cloud-amd64",
+        "linux-binary-7.2.9+deb14-cloud-amd64",
+        "linux-binary-7.2.13+deb14-cloud-amd64",
+        "linux-image-7.2.13+deb14-cloud-amd64",
+        "linux-binary-unsigned-7.2.13+deb14-cloud-amd64",
+        "linux-binary-7.2.13+deb14-amd64",
+        "linux-image-7.2.13+deb14-cloud-amd64-dbg",
+        "linux-headers-7.2.13+deb14-cloud-amd64",
+    ];
+
+    #[test]
+    fn the_newest_signed_cloud_image_is_chosen() {
+        let chosen = newest(NAMES.iter().copied(), KernelName::V7_2);
+        assert_eq!(chosen.as_deref(), Some("linux-binary-7.2.13+deb14-cloud-amd64"));
+        assert_eq!(newest(NAMES.iter().copied(), KernelName::V6_12), None);
+        let old = [
+            "linux-image-6.12.9-cloud-amd64",
+            "linux-image-6.12.10-cloud-amd64",
+            "linux-image-6.1.0-9-cloud-amd64",
+        ];
+        let chosen = newest(old.into_iter(), KernelName::V6_12);
+        assert_eq!(chosen.as_deref(), Some("linux-image-6.12.10-cloud-amd64"));
+    }
+
+    #[test]
+    fn sid_may_have_moved_on_but_never_back() {
+        let later = newest(["linux-binary-7.3.1+deb14-cloud-amd64"].into_iter(), KernelName::V7_2);
+        assert_eq!(later.as_deref(), Some("linux-binary-7.3.1+deb14-cloud-amd64"));
+        assert_eq!(newest(["linux-image-6.18.1-cloud-amd64"].into_iter(), KernelName::V7_2), None);
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for kernel in [KernelName::V6_1, KernelName::V6_12, KernelName::V7_2] {
+            assert_eq!(KernelName::parse(kernel.name()), Some(kernel));
+        }
+        assert_eq!(KernelName::parse("7.1"), None);
+    }
+}

@@ -1,0 +1,367 @@
+//! One virtual machine: QEMU boots a kernel with an initramfs, runs one command, and ends.
+//!
+//! QEMU never outlives its caller: it is killed when the run is dropped, when the caller's thread dies, and at the
+//! time limit. Its standard output is the guest's virtio port, so results arrive while the command runs. Not here: how
+//! the guest runs the command ([`crate::guest`]).
+
+use super::frames::Frame;
+use super::initramfs::{Initramfs, find_program};
+use super::{Acceleration, Error, Kernel};
+use crate::guest::Job;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// The shape of the guest's CPUs: `sockets * cores * threads` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// Packages.
+    pub sockets: u32,
+    /// Cores in each package.
+    pub cores: u32,
+    /// Hardware threads of each core.
+    pub threads: u32,
+}
+
+impl Topology {
+    /// One package of single-thread cores.
+    pub fn flat(cpus: u32) -> Self {
+        Self { sockets: 1, cores: cpus, threads: 1 }
+    }
+
+    /// How many CPUs that makes.
+    pub fn cpus(self) -> u32 {
+        self.sockets * self.cores * self.threads
+    }
+}
+
+/// A machine to be booted.
+pub struct Machine {
+    kernel: Kernel,
+    guest: PathBuf,
+    topology: Topology,
+    memory_mib: u32,
+    acceleration: Option<Acceleration>,
+    time_limit: Duration,
+    files: Vec<(PathBuf, String)>,
+    programs: Vec<PathBuf>,
+    collect: Vec<String>,
+    pass_output: bool,
+}
+
+/// What came out of a machine.
+#[derive(Debug)]
+pub struct Run {
+    /// The command's exit code, 128 + signal if it was killed.
+    pub code: i32,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: Vec<u8>,
+    /// The files that were to be collected and were there.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// The guest kernel's log.
+    pub kernel_log: String,
+    /// From QEMU's start to the guest's first process.
+    pub boot: Duration,
+    /// From QEMU's start to its end.
+    pub total: Duration,
+    /// How it was executed.
+    pub acceleration: Acceleration,
+}
+
+impl Run {
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+}
+
+impl Machine {
+    /// `guest` is a program that calls [`crate::guest::main_if_init`] first, for instance the running one.
+    pub fn new(kernel: Kernel, guest: &Path) -> Self {
+        Self {
+            kernel,
+            guest: guest.to_path_buf(),
+            topology: Topology::flat(2),
+            memory_mib: 1024,
+            acceleration: None,
+            time_limit: Duration::from_secs(120),
+            files: Vec::new(),
+            programs: Vec::new(),
+            collect: Vec::new(),
+            pass_output: false,
+        }
+    }
+
+    /// The guest's CPUs.
+    pub fn topology(&mut self, topology: Topology) -> &mut Self {
+        self.topology = topology;
+        self
+    }
+
+    /// The guest's memory in MiB.
+    pub fn memory_mib(&mut self, mib: u32) -> &mut Self {
+        self.memory_mib = mib;
+        self
+    }
+
+    /// How to execute; without it the fastest that works.
+    pub fn acceleration(&mut self, acceleration: Acceleration) -> &mut Self {
+        self.acceleration = Some(acceleration);
+        self
+    }
+
+    /// QEMU is killed after this long, boot included.
+    pub fn time_limit(&mut self, limit: Duration) -> &mut Self {
+        self.time_limit = limit;
+        self
+    }
+
+    /// Puts a file or directory of the host at `path` in the guest.
+    pub fn file(&mut self, host: &Path, path: &str) -> &mut Self {
+        self.files.push((host.to_path_buf(), path.to_string()));
+        self
+    }
+
+    /// Puts a program of the host, with its libraries, into the guest's `/bin`.
+    pub fn program(&mut self, host: &Path) -> &mut Self {
+        self.programs.push(host.to_path_buf());
+        self
+    }
+
+    /// Takes this file of the guest out when the command has ended.
+    pub fn collect(&mut self, path: &str) -> &mut Self {
+        self.collect.push(path.to_string());
+        self
+    }
+
+    /// Writes the command's output to our own as it comes, besides returning it.
+    pub fn pass_output(&mut self, pass: bool) -> &mut Self {
+        self.pass_output = pass;
+        self
+    }
+
+    /// Boots, runs `command`, takes the results out, powers off. The command's first word is looked for on the host
+    /// and brought along with its libraries; else it is busybox's applet or `schedlab-guest`.
+    pub fn run(&self, command: &[&str]) -> Result<Run, Error> {
+        let acceleration = self.acceleration.unwrap_or_else(|| Acceleration::best(&self.kernel, &self.guest));
+        let scratch = tempfile::tempdir().map_err(Error::system("temporary directory"))?;
+        let initrd = scratch.path().join("initramfs");
+        let said = Said { console: scratch.path().join("console"), qemu: scratch.path().join("qemu") };
+        std::fs::write(&initrd, self.initramfs(command)?.build())
+            .map_err(Error::system("writing the initramfs"))?;
+        let start = Instant::now();
+        let mut qemu = Qemu::start(self.qemu(acceleration, &initrd, &said.console), &said.qemu)?;
+        let mut run = Run {
+            code: 0,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            files: BTreeMap::new(),
+            kernel_log: String::new(),
+            boot: Duration::ZERO,
+            total: Duration::ZERO,
+            acceleration,
+        };
+        let frames = qemu.frames();
+        let deadline = start + self.time_limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match frames.recv_timeout(left) {
+                Ok(Frame::Exit(code)) => {
+                    run.code = code;
+                    break;
+                }
+                Ok(Frame::Hello(_)) => run.boot = start.elapsed(),
+                Ok(frame) => self.take(frame, &mut run),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let seconds = self.time_limit.as_secs();
+                    return Err(Error::TimeLimit { seconds, console: said.tail() });
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let status = qemu.wait(Duration::from_secs(2));
+                    return Err(Error::Died { status, console: said.tail() });
+                }
+            }
+        }
+        // The result is complete; powering off only takes time.
+        drop(qemu);
+        run.total = start.elapsed();
+        Ok(run)
+    }
+
+    fn take(&self, frame: Frame, run: &mut Run) {
+        use std::io::Write;
+        match frame {
+            Frame::Stdout(bytes) => {
+                if self.pass_output {
+                    // A closed pipe of the caller must not end the run.
+                    let _ = std::io::stdout().write_all(&bytes).and_then(|()| std::io::stdout().flush());
+                }
+                run.stdout.extend(bytes);
+            }
+            Frame::Stderr(bytes) => {
+                if self.pass_output {
+                    let _ = std::io::stderr().write_all(&bytes);
+                }
+                run.stderr.extend(bytes);
+            }
+            Frame::File(name, bytes) => run.files.entry(name).or_default().extend(bytes),
+            Frame::KernelLog(bytes) => run.kernel_log.push_str(&String::from_utf8_lossy(&bytes)),
+            Frame::Hello(_) | Frame::Exit(_) => {}
+        }
+    }
+
+    fn initramfs(&self, command: &[&str]) -> Result<Initramfs, Error> {
+        let mut archive = Initramfs::new();
+        for directory in ["proc", "sys", "dev", "tmp", "run", "root"] {
+            archive.add_directory(directory);
+        }
+        archive.add_program(&self.guest, "bin/schedlab-guest")?;
+        archive.add_link("init", "bin/schedlab-guest");
+        let busybox = find_program("busybox");
+        if let Some(busybox) = &busybox {
+            archive.add_program(busybox, "bin/busybox")?;
+            archive.add_link("bin/sh", "busybox");
+        }
+        for program in &self.programs {
+            archive.add_program(program, &format!("bin/{}", file_name(program)))?;
+        }
+        for (host, path) in &self.files {
+            archive.add_path(host, path)?;
+        }
+        let mut argv: Vec<String> = command.iter().map(|word| (*word).to_string()).collect();
+        if let Some(word) = argv.first_mut() {
+            let brought = *word == "schedlab-guest"
+                || self.programs.iter().any(|program| file_name(program) == *word)
+                || self
+                    .files
+                    .iter()
+                    .any(|(_, path)| path.trim_start_matches('/') == word.trim_start_matches('/'));
+            match find_program(word).filter(|_| !brought && *word != "sh") {
+                Some(program) => {
+                    let path = format!("bin/{}", file_name(&program));
+                    archive.add_program(&program, &path)?;
+                    *word = format!("/{path}");
+                }
+                None if !brought && busybox.is_none() => return Err(Error::NoProgram(word.clone())),
+                None => {}
+            }
+        }
+        let job = Job { argv, collect: self.collect.clone() };
+        archive.add_bytes("schedlab/job.json", job.to_json(), 0o644);
+        Ok(archive)
+    }
+
+    fn qemu(&self, acceleration: Acceleration, initrd: &Path, console: &Path) -> Command {
+        let Topology { sockets, cores, threads } = self.topology;
+        let mut command = Command::new("qemu-system-x86_64");
+        command
+            .args(["-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .args(acceleration.arguments())
+            .arg("-smp")
+            .arg(format!("{},sockets={sockets},cores={cores},threads={threads}", self.topology.cpus()))
+            .args(["-m", &self.memory_mib.to_string()])
+            .arg("-kernel")
+            .arg(&self.kernel.image)
+            .arg("-initrd")
+            .arg(initrd)
+            .args([
+                "-append",
+                "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check mitigations=off random.trust_cpu=on",
+            ])
+            .arg("-serial")
+            .arg(format!("file:{}", console.display()))
+            .args(["-device", "virtio-serial-pci", "-chardev", "file,id=results,path=/dev/fd/1"])
+            .args(["-device", "virtserialport,chardev=results,name=schedlab"]);
+        command
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Where the guest's console and QEMU's own messages are written.
+struct Said {
+    console: PathBuf,
+    qemu: PathBuf,
+}
+
+impl Said {
+    /// The last lines of both, for an error's text.
+    fn tail(&self) -> String {
+        const LINES: usize = 25;
+        let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
+        let text = read(&self.console) + &read(&self.qemu);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+/// A running QEMU, killed when dropped.
+struct Qemu {
+    child: Child,
+}
+
+impl Qemu {
+    fn start(mut command: Command, messages: &Path) -> Result<Self, Error> {
+        let messages = File::create(messages).map_err(Error::system("temporary file"))?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
+        // SAFETY: prctl is async-signal-safe and touches only the child.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        match command.spawn() {
+            Ok(child) => Ok(Self { child }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(Error::Missing { program: "qemu-system-x86_64", package: "qemu-system-x86" })
+            }
+            Err(error) => Err(Error::system("starting QEMU")(error)),
+        }
+    }
+
+    /// The guest's frames, read by a thread that ends with QEMU.
+    fn frames(&mut self) -> mpsc::Receiver<Frame> {
+        let (sender, receiver) = mpsc::channel();
+        let output = self.child.stdout.take().expect("standard output was piped");
+        std::thread::spawn(move || read_frames(std::io::BufReader::new(output), &sender));
+        receiver
+    }
+
+    fn wait(&mut self, limit: Duration) -> String {
+        let end = Instant::now() + limit;
+        while Instant::now() < end {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return status.to_string();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        "still running".to_string()
+    }
+}
+
+/// A damaged stream ends like one that stopped: the receiver sees the sender gone.
+fn read_frames(mut from: impl Read, to: &mpsc::Sender<Frame>) {
+    while let Ok(Some(frame)) = Frame::read(&mut from) {
+        if to.send(frame).is_err() {
+            break;
+        }
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
