@@ -138,7 +138,11 @@ mod tests {
         write("bpf/schedulers/a.bpf.c", "// SPDX-License-Identifier: GPL-2.0-only\n// Essay.\n");
         let pages = pages(&root).expect("pages");
         let page = PathBuf::from("docs/schedulers/a.md");
-        assert_eq!(stale(&root, &pages).expect("stale"), std::slice::from_ref(&page), "a missing page is stale");
+        assert_eq!(
+            stale(&root, &pages).expect("stale"),
+            std::slice::from_ref(&page),
+            "a missing page is stale"
+        );
         write("docs/schedulers/a.md", &pages[&page]);
         assert!(stale(&root, &pages).expect("stale").is_empty());
         write("docs/schedulers/a.md", "edited by hand");

@@ -5,10 +5,10 @@
 //! sources, which are also tests of this crate). No product code lives here, and nothing here links to a system
 //! library, because this is the program that installs them.
 
-mod demo;
 // Talking to the person at the terminal is this program's work.
 #![allow(clippy::print_stdout)]
 
+mod demo;
 #[cfg(test)]
 mod deps;
 mod docs;
