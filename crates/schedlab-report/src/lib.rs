@@ -3,6 +3,10 @@
 //! Plain functions over data: no file, clock, environment or terminal is touched here. The words are in
 //! `schedlab_model`; who makes the runs is behind its `Machine` trait.
 
+pub mod compare;
 pub mod metrics;
+pub mod objective;
 
+pub use compare::{Comparison, ComparisonInput, Sample, compare};
 pub use metrics::MetricsCollector;
+pub use objective::{Guard, Objective};
