@@ -201,7 +201,9 @@ pub enum EventKind {
         /// When it should have.
         due: Nanos,
     },
-    /// A task enters an operation that can wait or wake.
+    /// A task enters an operation that will wait or wake. Live recordings put it where that shows, at the
+    /// first wake-up it makes or just before the switch away; an operation that does neither has only its
+    /// exit.
     OperationEnter {
         /// The task.
         task: TaskId,
@@ -212,7 +214,8 @@ pub enum EventKind {
         /// How much; see [`Operation`].
         amount: u64,
     },
-    /// The operation returns.
+    /// The operation returns. Where return values are not recorded (see
+    /// [`crate::recording::Provenance::counted_from`]) the result of a wait is `i64::MAX`: unknown.
     OperationExit {
         /// The task.
         task: TaskId,

@@ -1,9 +1,15 @@
 //! A recording: who was there, what happened, how well it was heard.
 //!
-//! Made by the live recorder or by the simulator; the type and the file are the same.
+//! Made by the live recorder or by the simulator; the type and the file are the same. The file:
+//! [`codec`]; how events lie in it: `event_codec`.
+
+pub mod codec;
+mod event_codec;
+mod tables;
+mod wire;
 
 use crate::cpu_set::CpuSet;
-use crate::event::{Event, Operation};
+use crate::event::{Event, EventKind, Operation};
 use crate::ids::{ChannelId, CpuId, TaskId};
 use crate::machine::MachineDescription;
 use crate::policy::TaskAttributes;
@@ -76,6 +82,13 @@ pub struct Provenance {
     pub scheduler: String,
     /// Events lost because a buffer was full.
     pub dropped: u64,
+    /// The same for each CPU, in CPU order; empty if unknown.
+    #[serde(default)]
+    pub dropped_per_cpu: Vec<u64>,
+    /// From when on operations that neither waited nor woke were counted instead of timed one by one, to
+    /// keep the recorder's overhead small: their exits carry sums (see [`crate::event`]).
+    #[serde(default)]
+    pub counted_from: Option<Nanos>,
     /// CPU time the recorder itself used.
     pub recorder_cpu: Nanos,
     /// Whether the file ended early (killed recorder, full disk): what is there is whole.
@@ -108,6 +121,39 @@ impl Recording {
     /// The task table's row.
     pub fn task(&self, task: TaskId) -> &TaskInfo {
         &self.tasks[task.index()]
+    }
+
+    /// Checks that events and rows name only tasks and channels that the tables have.
+    pub(crate) fn check_references(&self) -> Result<(), &'static str> {
+        let task = |id: TaskId| id.index() < self.tasks.len();
+        let channel = |id: ChannelId| id.index() < self.channels.len();
+        let kind = |kind: &EventKind| match *kind {
+            EventKind::Switch { prev: a, next: b, .. }
+            | EventKind::Waking { waker: a, wakee: b, .. }
+            | EventKind::Fork { parent: a, child: b } => task(a) && task(b),
+            EventKind::OperationEnter { task: a, channel: b, .. }
+            | EventKind::OperationExit { task: a, channel: b, .. } => task(a) && channel(b),
+            EventKind::AffinityChanged { task: a, set } => task(a) && (set as usize) < self.cpu_sets.len(),
+            EventKind::WakeupNew { task: a, .. }
+            | EventKind::Migrate { task: a, .. }
+            | EventKind::Exec { task: a }
+            | EventKind::Exit { task: a }
+            | EventKind::AttributesChanged { task: a, .. }
+            | EventKind::SliceChanged { task: a, .. }
+            | EventKind::TimerExpire { task: a, .. }
+            | EventKind::Job { task: a, .. }
+            | EventKind::Rank { task: a, .. } => task(a),
+            EventKind::IrqEnter { .. }
+            | EventKind::IrqExit { .. }
+            | EventKind::SoftirqEnter { .. }
+            | EventKind::SoftirqExit { .. } => true,
+        };
+        if !self.events.iter().all(|event| kind(&event.kind)) {
+            return Err("an event names a task, channel or CPU set without a row");
+        }
+        let rows = self.tasks.iter().all(|row| task(row.parent))
+            && self.channels.iter().all(|row| row.peer.is_none_or(channel));
+        if rows { Ok(()) } else { Err("a row names another that does not exist") }
     }
 
     /// Whether an operation hands something over (so that others may stop waiting).

@@ -1,0 +1,212 @@
+//! The recording file: round trips of arbitrary recordings, and what happens to cut and changed files.
+
+use proptest::prelude::*;
+use schedlab_model::event::{Context, IrqSource, Operation, PrevState};
+use schedlab_model::machine::MachineDescription;
+use schedlab_model::recording::codec::{CodecError, VERSION, decode, decode_prefix, encode};
+use schedlab_model::recording::{ChannelInfo, ChannelKind, Provenance, Recording, TaskInfo};
+use schedlab_model::topology::Topology;
+use schedlab_model::{
+    ChannelId, CpuId, CpuSet, Event, EventKind, Nanos, Nice, Policy, TaskAttributes, TaskId,
+};
+
+const TASKS: u32 = 300;
+const CHANNELS: u32 = 200;
+
+fn task() -> impl Strategy<Value = TaskId> {
+    (0..TASKS).prop_map(TaskId)
+}
+
+fn cpu() -> impl Strategy<Value = CpuId> {
+    (0..1024_u32).prop_map(CpuId)
+}
+
+fn operation() -> impl Strategy<Value = (TaskId, Operation, ChannelId)> {
+    let operations = prop::sample::select(vec![
+        Operation::PipeRead,
+        Operation::SocketSend,
+        Operation::FutexWait,
+        Operation::Poll,
+        Operation::SleepAbsolute,
+        Operation::OtherIo,
+    ]);
+    (task(), operations, (0..CHANNELS).prop_map(ChannelId))
+}
+
+fn source() -> impl Strategy<Value = IrqSource> {
+    prop_oneof![Just(IrqSource::Timer), Just(IrqSource::Ipi), any::<u32>().prop_map(IrqSource::Device)]
+}
+
+fn nice() -> impl Strategy<Value = Nice> {
+    (-20..20_i64).prop_map(|nice| Nice::new(nice).expect("in range"))
+}
+
+fn scheduling() -> impl Strategy<Value = EventKind> {
+    let states = prop::sample::select(vec![PrevState::Runnable, PrevState::Interruptible, PrevState::Dead]);
+    let contexts = prop::sample::select(vec![Context::Task, Context::HardIrq, Context::SoftIrq]);
+    let policies = prop::sample::select(vec![Policy::Normal, Policy::Idle, Policy::Rr, Policy::Deadline]);
+    prop_oneof![
+        (task(), states, task()).prop_map(|(prev, prev_state, next)| EventKind::Switch {
+            prev,
+            prev_state,
+            next
+        }),
+        (task(), contexts, task(), cpu()).prop_map(|(waker, context, wakee, wakee_cpu)| EventKind::Waking {
+            waker,
+            context,
+            wakee,
+            wakee_cpu
+        }),
+        (task(), cpu()).prop_map(|(task, target_cpu)| EventKind::WakeupNew { task, target_cpu }),
+        (task(), cpu(), cpu()).prop_map(|(task, from, to)| EventKind::Migrate { task, from, to }),
+        (task(), task()).prop_map(|(parent, child)| EventKind::Fork { parent, child }),
+        task().prop_map(|task| EventKind::Exec { task }),
+        task().prop_map(|task| EventKind::Exit { task }),
+        (task(), policies, nice(), any::<u8>()).prop_map(|(task, policy, nice, rt_priority)| {
+            EventKind::AttributesChanged { task, policy, nice, rt_priority }
+        }),
+    ]
+}
+
+fn kind() -> impl Strategy<Value = EventKind> {
+    let nanos = || any::<u64>().prop_map(Nanos);
+    prop_oneof![
+        4 => scheduling(),
+        1 => source().prop_map(|source| EventKind::IrqEnter { source }),
+        1 => source().prop_map(|source| EventKind::IrqExit { source }),
+        1 => any::<u8>().prop_map(|vector| EventKind::SoftirqEnter { vector }),
+        1 => any::<u8>().prop_map(|vector| EventKind::SoftirqExit { vector }),
+        1 => (task(), nanos()).prop_map(|(task, due)| EventKind::TimerExpire { task, due }),
+        1 => (task(), nanos(), nanos())
+            .prop_map(|(task, released, deadline)| EventKind::Job { task, released, deadline }),
+        1 => (task(), any::<i64>()).prop_map(|(task, key)| EventKind::Rank { task, key }),
+        2 => (operation(), any::<u64>()).prop_map(|((task, operation, channel), amount)| {
+            EventKind::OperationEnter { task, operation, channel, amount }
+        }),
+        2 => (operation(), any::<i64>()).prop_map(|((task, operation, channel), result)| {
+            EventKind::OperationExit { task, operation, channel, result }
+        }),
+        1 => (task(), 0..2_u32).prop_map(|(task, set)| EventKind::AffinityChanged { task, set }),
+        1 => (task(), nanos()).prop_map(|(task, slice)| EventKind::SliceChanged { task, slice }),
+    ]
+}
+
+fn task_info() -> impl Strategy<Value = TaskInfo> {
+    let affinity =
+        prop_oneof![Just(CpuSet::ALL), prop::collection::vec(cpu(), 1..4).prop_map(CpuSet::from_iter)];
+    let attributes = (nice(), any::<u8>(), prop::option::of(1..u64::MAX), affinity, ".{0,8}", any::<bool>());
+    let flags = any::<[bool; 3]>();
+    (any::<i32>(), any::<i32>(), ".{0,15}", task(), attributes, flags, cpu()).prop_map(
+        |(
+            pid,
+            tgid,
+            name,
+            parent,
+            (nice, rt_priority, slice, affinity, cgroup, kernel_thread),
+            flags,
+            start_cpu,
+        )| {
+            let [target, existed, start_runnable] = flags;
+            let (policy, slice) = (Policy::Batch, slice.map(Nanos));
+            let attributes =
+                TaskAttributes { policy, nice, rt_priority, slice, affinity, cgroup, kernel_thread };
+            TaskInfo { pid, tgid, name, parent, attributes, target, existed, start_cpu, start_runnable }
+        },
+    )
+}
+
+fn channel_info() -> impl Strategy<Value = ChannelInfo> {
+    let kinds = prop::sample::select(vec![ChannelKind::Pipe, ChannelKind::Socket, ChannelKind::Other]);
+    let peer = prop::option::of((0..CHANNELS).prop_map(ChannelId));
+    (kinds, any::<u64>(), peer, any::<u64>()).prop_map(|(kind, identity, peer, capacity)| ChannelInfo {
+        kind,
+        identity,
+        peer,
+        capacity,
+    })
+}
+
+fn recording() -> impl Strategy<Value = Recording> {
+    let tasks = prop::collection::vec(task_info(), TASKS as usize);
+    let channels = prop::collection::vec(channel_info(), CHANNELS as usize);
+    let events = prop::collection::vec((0..100_000_u64, cpu(), kind()), 0..2_000);
+    (tasks, channels, events, any::<bool>()).prop_map(|(tasks, channels, steps, live)| {
+        let mut time = Nanos::ZERO;
+        let mut events = Vec::new();
+        for (step, cpu, kind) in steps {
+            time += Nanos(step);
+            events.push(Event { time, cpu, kind });
+        }
+        let provenance = Provenance {
+            origin: if live { "live" } else { "simulated" }.to_owned(),
+            command: vec!["sleep".to_owned(), "1".to_owned()],
+            dropped_per_cpu: vec![0, 3],
+            ..Provenance::default()
+        };
+        let machine = MachineDescription::generic("test", Topology::flat(2).expect("two CPUs"));
+        let cpu_sets = vec![CpuSet::first(2), CpuSet::ALL];
+        Recording { provenance, machine, tasks, channels, cpu_sets, events, duration: time }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_recording_survives_its_file(recording in recording()) {
+        let bytes = encode(&recording).expect("vectors take everything");
+        prop_assert_eq!(decode(&bytes).expect("just written"), recording);
+    }
+
+    #[test]
+    fn a_cut_file_is_a_whole_prefix(recording in recording(), cut in 0.0..1.0_f64) {
+        let bytes = encode(&recording).expect("vectors take everything");
+        let cut = (bytes.len() as f64 * cut) as usize;
+        match decode(&bytes[..cut]) {
+            Ok(part) => {
+                prop_assert!(part.provenance.partial);
+                prop_assert_eq!(&part.events[..], &recording.events[..part.events.len()]);
+            }
+            Err(error) => {
+                let empty = matches!(error, CodecError::Empty | CodecError::NotARecording);
+                prop_assert!(empty, "{}", error);
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_is_found(recording in recording(), at in 0.0..1.0_f64, bit in 0..8_u32) {
+        let mut bytes = encode(&recording).expect("vectors take everything");
+        let at = (bytes.len() as f64 * at) as usize;
+        bytes[at] ^= 1 << bit;
+        prop_assert!(decode(&bytes).is_err());
+        if let Ok((part, damage)) = decode_prefix(&bytes) {
+            prop_assert!(damage.is_some() && part.provenance.partial);
+            prop_assert_eq!(&part.events[..], &recording.events[..part.events.len()]);
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        prop_assert!(decode(&bytes).is_err());
+        let mut file = b"\x89SLREC\r\n\x01\0\0\0".to_vec();
+        file.append(&mut bytes);
+        prop_assert!(decode_prefix(&file).is_err());
+    }
+}
+
+#[test]
+fn another_version_is_refused_with_the_remedy() {
+    let mut bytes = b"\x89SLREC\r\n".to_vec();
+    bytes.extend_from_slice(&(VERSION + 1).to_le_bytes());
+    let error = decode(&bytes).expect_err("a later version");
+    assert_eq!(error, CodecError::Version { found: VERSION + 1 });
+    assert!(error.to_string().contains("record it again"), "{error}");
+}
+
+#[test]
+fn other_files_are_named_as_such() {
+    assert_eq!(decode(b"\x7fELF\x02\x01\x01\0"), Err(CodecError::NotARecording));
+    assert_eq!(decode(b""), Err(CodecError::NotARecording));
+    assert_eq!(decode(b"\x89SLREC\r\n\x01\0\0\0"), Err(CodecError::Empty));
+}
