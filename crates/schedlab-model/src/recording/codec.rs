@@ -106,11 +106,17 @@ impl<W: Write> RecordingWriter<W> {
     pub fn new(mut out: W, provenance: &Provenance, machine: &MachineDescription) -> io::Result<Self> {
         out.write_all(&MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
-        let (tasks, channels, events) = (Vec::new(), Vec::new(), Vec::with_capacity(BLOCK_BYTES + 64));
-        let coder = EventCoder::default();
-        let bytes = (MAGIC.len() + 4) as u64;
-        let last = Nanos::ZERO;
-        let mut writer = RecordingWriter { out, tasks, channels, events, coder, last, counts: [0; 3], bytes };
+        let mut writer = RecordingWriter {
+            out,
+            tasks: Vec::new(),
+            channels: Vec::new(),
+            cpu_sets: Vec::new(),
+            events: Vec::with_capacity(BLOCK_BYTES + 64),
+            coder: EventCoder::default(),
+            last: Nanos::ZERO,
+            counts: [0; 3],
+            bytes: (MAGIC.len() + 4) as u64,
+        };
         let head = Head { provenance: provenance.clone(), machine: machine.clone() };
         writer.block(HEAD, &serde_json::to_vec(&head).map_err(json_error)?)?;
         Ok(writer)
