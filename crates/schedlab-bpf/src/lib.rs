@@ -2,5 +2,11 @@
 //!
 //! Knows nothing of scheduling and reads no clock, file, environment or thread.
 
+pub mod asm;
 pub mod btf;
+pub mod exec;
+mod helpers;
 pub mod image;
+mod jit;
+pub mod maps;
+pub mod memory;

@@ -1,0 +1,329 @@
+//! The border between a running program and its host.
+//!
+//! [`CallContext`] is what helpers and kfuncs get: the host's state, the region, the maps, and a way to call
+//! further programs of the same instance. Behind it is one raw context that native code reads. Aliasing rule:
+//! nobody keeps a reference into the raw context or the host across a call into a program; every reference
+//! is derived anew from the raw pointer through `&mut CallContext`, so the borrow checker enforces it on the
+//! host's side, and the engine's side holds raw pointers only.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::fault::{Fault, FaultKind};
+use super::state::State;
+use super::target::Entry;
+use crate::memory::Memory;
+
+/// What native code reads and writes directly. The order of the first fields is known to `jit`.
+#[repr(C)]
+pub(crate) struct RawContext {
+    /// Start of the region.
+    pub base: *mut u8,
+    /// Instructions left to this call.
+    pub fuel: i64,
+    /// Not zero when the program has to end.
+    pub fault: u64,
+    pub now: u64,
+    pub cpu: u64,
+    pub current: u64,
+    /// The host of the call in progress.
+    pub host: *mut (),
+    /// Nested calls in progress.
+    pub level: u32,
+    pub state: State,
+}
+
+/// Marks the running program as to be ended; the first reason stays.
+pub(crate) fn raise(raw: &mut RawContext, kind: FaultKind) {
+    raw.fault = 1;
+    raw.state.fault.get_or_insert(kind);
+}
+
+/// The host's side of a call: its state, the region and the maps.
+pub struct CallContext<'a, H> {
+    raw: *mut RawContext,
+    host: PhantomData<&'a mut H>,
+}
+
+impl<'a, H: 'static> CallContext<'a, H> {
+    /// # Safety
+    /// `raw` must be valid and its `host` point to a live `H` for `'a`, with no other reference to either.
+    pub(crate) unsafe fn from_raw(raw: *mut RawContext) -> CallContext<'a, H> {
+        CallContext { raw, host: PhantomData }
+    }
+
+    fn raw(&self) -> &RawContext {
+        // SAFETY: valid for the lifetime of this value; shared while `self` is borrowed.
+        unsafe { &*self.raw }
+    }
+
+    pub(crate) fn raw_mut(&mut self) -> &mut RawContext {
+        // SAFETY: valid for the lifetime of this value, and exclusive while `self` is borrowed.
+        unsafe { &mut *self.raw }
+    }
+
+    pub(crate) fn state(&mut self) -> &mut State {
+        &mut self.raw_mut().state
+    }
+
+    /// Possible CPUs.
+    #[must_use]
+    pub fn nr_cpus(&self) -> u32 {
+        self.raw().state.code.options.nr_cpus
+    }
+
+    /// The host's own state.
+    #[inline]
+    pub fn host(&mut self) -> &mut H {
+        // SAFETY: `from_raw` promised a live host; the borrow of `self` keeps it exclusive.
+        unsafe { &mut *(*self.raw).host.cast::<H>() }
+    }
+
+    /// The region.
+    #[inline]
+    pub fn memory(&mut self) -> &mut Memory {
+        &mut self.state().memory
+    }
+
+    /// Host and region at once.
+    #[inline]
+    pub fn parts(&mut self) -> (&mut H, &mut Memory) {
+        // SAFETY: as in `host`; host and region are different objects.
+        unsafe { (&mut *(*self.raw).host.cast::<H>(), &mut (*self.raw).state.memory) }
+    }
+
+    /// Time as programs read it, in nanoseconds.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.raw().now
+    }
+
+    /// Sets the time programs read, in nanoseconds.
+    #[inline]
+    pub fn set_now(&mut self, nanos: u64) {
+        self.raw_mut().now = nanos;
+    }
+
+    /// The current CPU.
+    #[inline]
+    #[must_use]
+    pub fn cpu(&self) -> u32 {
+        self.raw().cpu as u32
+    }
+
+    /// Sets the current CPU: what per-CPU maps and `bpf_get_smp_processor_id()` use.
+    #[inline]
+    pub fn set_cpu(&mut self, cpu: u32) {
+        assert!(cpu < self.nr_cpus(), "CPU {cpu} is not among the possible ones");
+        self.raw_mut().cpu = u64::from(cpu);
+    }
+
+    /// Address of the current task.
+    #[inline]
+    #[must_use]
+    pub fn current(&self) -> u64 {
+        self.raw().current
+    }
+
+    /// Sets the address of the current task.
+    #[inline]
+    pub fn set_current(&mut self, address: u64) {
+        self.raw_mut().current = address;
+    }
+
+    /// Instructions this instance has executed so far.
+    #[must_use]
+    pub fn executed(&self) -> u64 {
+        let raw = self.raw();
+        raw.state.executed + if raw.level > 0 { raw.state.budget.wrapping_sub(raw.fuel as u64) } else { 0 }
+    }
+
+    /// Calls program `program` (an index into the image) with the arguments of a `struct_ops` member: r1
+    /// points to an array of them. Kfuncs may call it while another program of the instance runs.
+    ///
+    /// # Errors
+    /// A fault, after which the instance can be used further.
+    #[inline]
+    pub fn call(&mut self, program: usize, arguments: &[u64]) -> Result<u64, Fault> {
+        // SAFETY: the context is live, and `&mut self` ends every other borrow of it and the host.
+        unsafe { super::run::call_program(self.raw, program, arguments) }
+    }
+
+    /// Calls a function a program handed out, as an entry of its own: its fault does not end the caller.
+    pub(crate) fn call_function(&mut self, function: u64, arguments: [u64; 5]) -> Result<u64, Fault> {
+        let outermost = self.raw().level == 0;
+        // SAFETY: as for `call`.
+        unsafe {
+            super::run::call_function(self.raw, function, arguments)
+                .map_err(|Faulted| super::run::take_fault(self.raw, outermost))
+        }
+    }
+
+    /// Calls a function a program handed out (its address in a register), with r1 to r5.
+    ///
+    /// A fault in it ends the calling program as well: return at once after an error.
+    ///
+    /// # Errors
+    /// The fault has been raised, or one was raised before.
+    pub fn callback(&mut self, function: u64, arguments: [u64; 5]) -> Result<u64, Faulted> {
+        // SAFETY: as for `call`.
+        unsafe { super::run::call_function(self.raw, function, arguments) }
+    }
+
+    /// Eight bytes that belong to the next nested call, for an argument passed by address.
+    pub(crate) fn scratch(&mut self) -> u64 {
+        super::layout::scratch(self.raw().level)
+    }
+
+    /// Ends the running program: it does not continue after the current helper or kfunc returns.
+    #[cold]
+    pub fn fault(&mut self, kind: FaultKind) -> Faulted {
+        raise(self.raw_mut(), kind);
+        Faulted
+    }
+}
+
+/// A fault has been raised; what remains is to return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faulted;
+
+/// What a host function may return: the value of r0, nothing, or a fault.
+pub trait Outcome {
+    /// The value of r0; raises the fault if there is one.
+    fn register<H: 'static>(self, context: &mut CallContext<'_, H>) -> u64;
+}
+
+impl Outcome for u64 {
+    #[inline]
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
+        self
+    }
+}
+
+impl Outcome for i64 {
+    #[inline]
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
+        self as u64
+    }
+}
+
+impl Outcome for i32 {
+    #[inline]
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
+        i64::from(self) as u64
+    }
+}
+
+impl Outcome for u32 {
+    #[inline]
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Outcome for bool {
+    #[inline]
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Outcome for () {
+    #[inline]
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
+        0
+    }
+}
+
+impl<T: Outcome> Outcome for Result<T, FaultKind> {
+    #[inline]
+    fn register<H: 'static>(self, context: &mut CallContext<'_, H>) -> u64 {
+        match self {
+            Ok(value) => value.register(context),
+            Err(kind) => {
+                context.fault(kind);
+                0
+            }
+        }
+    }
+}
+
+impl<T: Outcome> Outcome for Result<T, Faulted> {
+    #[inline]
+    fn register<H: 'static>(self, context: &mut CallContext<'_, H>) -> u64 {
+        self.map_or(0, |value| value.register(context))
+    }
+}
+
+/// A function or a closure without captures that programs can call: `fn(&mut CallContext<H>, u64, ...)`,
+/// up to five `u64`, returning any [`Outcome`].
+pub trait HostFn<H, Signature>: Copy + 'static {
+    /// Its entry point for native code.
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "only the engine calls it")]
+    fn entry(self) -> Entry;
+}
+
+/// A value of a type that has exactly one, so that a function item can be named by type alone.
+fn conjure<F: Copy + 'static>() -> F {
+    const { assert!(size_of::<F>() == 0, "a host function must not capture anything") };
+    // SAFETY: the type has no bytes, and a value of it existed when it was registered; it is `Copy`.
+    unsafe { std::ptr::NonNull::<F>::dangling().read() }
+}
+
+/// Runs a host function's body; a panic ends the program and resumes when the outermost call returns.
+///
+/// # Safety
+/// `raw` must be the live context of a call entered with a host of type `H`.
+#[inline]
+unsafe fn guard<H: 'static>(raw: *mut RawContext, body: impl FnOnce(&mut CallContext<'_, H>) -> u64) -> u64 {
+    // SAFETY: passed on to the caller; the context ends with this function.
+    let mut context = unsafe { CallContext::<H>::from_raw(raw) };
+    match catch_unwind(AssertUnwindSafe(|| body(&mut context))) {
+        Ok(value) => value,
+        Err(payload) => panicked(context.raw_mut(), payload),
+    }
+}
+
+#[cold]
+fn panicked(raw: &mut RawContext, payload: Box<dyn Any + Send>) -> u64 {
+    raw.state.panic.get_or_insert(payload);
+    raise(raw, FaultKind::Host("the host panicked".to_owned()));
+    0
+}
+
+macro_rules! host_fn {
+    ($variant:ident, $name:ident $(, $arg:ident: $ty:ty)*) => {
+        unsafe extern "C" fn $name<H: 'static, F, R: Outcome>(raw: *mut RawContext $(, $arg: $ty)*) -> u64
+        where
+            F: Fn(&mut CallContext<'_, H> $(, $ty)*) -> R + Copy + 'static,
+        {
+            // SAFETY: only the engine calls this, with its own live context.
+            unsafe {
+                guard::<H>(raw, |context| {
+                    let value = conjure::<F>()(context $(, $arg)*);
+                    value.register(context)
+                })
+            }
+        }
+
+        impl<H: 'static, F, R: Outcome> HostFn<H, fn($($ty),*) -> R> for F
+        where
+            F: Fn(&mut CallContext<'_, H> $(, $ty)*) -> R + Copy + 'static,
+        {
+            #[expect(private_interfaces, reason = "only the engine calls it")]
+            fn entry(self) -> Entry {
+                Entry::$variant($name::<H, F, R>)
+            }
+        }
+    };
+}
+
+host_fn!(Args0, entry0);
+host_fn!(Args1, entry1, a: u64);
+host_fn!(Args2, entry2, a: u64, b: u64);
+host_fn!(Args3, entry3, a: u64, b: u64, c: u64);
+host_fn!(Args4, entry4, a: u64, b: u64, c: u64, d: u64);
+host_fn!(Args5, entry5, a: u64, b: u64, c: u64, d: u64, e: u64);

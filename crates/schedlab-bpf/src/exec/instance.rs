@@ -1,0 +1,180 @@
+//! A running copy of a compiled object: region, maps, state.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::compiled::Code;
+use super::context::{CallContext, RawContext};
+use super::fault::Fault;
+use super::state::{Log, Random, State};
+use super::{Host, MapError};
+use crate::maps::Maps;
+use crate::memory::Memory;
+
+/// One instance. It belongs to one thread at a time; different instances may run on different threads.
+pub struct Instance<H> {
+    /// Owned; a raw pointer because programs that run reach it by one.
+    raw: *mut RawContext,
+    host: PhantomData<fn(&mut H)>,
+}
+
+// SAFETY: the context is owned by this value alone, everything in it is `Send`, and the host pointer in it is
+// only used while `enter`'s borrow of a host lasts.
+unsafe impl<H> Send for Instance<H> {}
+
+impl<H> Drop for Instance<H> {
+    fn drop(&mut self) {
+        // SAFETY: made by `Box::into_raw` in `new` and dropped once.
+        drop(unsafe { Box::from_raw(self.raw) });
+    }
+}
+
+impl<H: Host> Instance<H> {
+    pub(crate) fn new(code: &Arc<Code>, seed: u64) -> Instance<H> {
+        let options = &code.options;
+        let mut memory = Memory::new(options.memory_bytes_log2, code.layout.heap);
+        let maps = Maps::new(&code.image.maps, &code.layout, options.nr_cpus, &mut memory);
+        let base = memory.base();
+        let state = State {
+            memory,
+            code: Arc::clone(code),
+            maps,
+            native: code.is_native(),
+            budget: options.budget,
+            executed: 0,
+            fault: None,
+            fault_place: None,
+            panic: None,
+            random: Random(seed),
+            log: Log::default(),
+            timers: Default::default(),
+            cpumask_previous: 0,
+        };
+        let raw = RawContext {
+            base,
+            fuel: 0,
+            fault: 0,
+            now: 0,
+            cpu: 0,
+            current: 0,
+            host: std::ptr::null_mut(),
+            level: 0,
+            state,
+        };
+        Instance { raw: Box::into_raw(Box::new(raw)), host: PhantomData }
+    }
+
+    fn raw(&self) -> &RawContext {
+        // SAFETY: owned; no program runs while `self` can be borrowed.
+        unsafe { &*self.raw }
+    }
+
+    fn state(&mut self) -> &mut State {
+        // SAFETY: owned and exclusively borrowed; no program runs meanwhile.
+        unsafe { &mut (*self.raw).state }
+    }
+
+    /// Begins calls on behalf of `host`: the context in which programs run and kfuncs are answered.
+    #[inline]
+    pub fn enter<'a>(&'a mut self, host: &'a mut H) -> CallContext<'a, H> {
+        // SAFETY: owned, and both borrows last as long as the context.
+        unsafe {
+            (*self.raw).host = std::ptr::from_mut(host).cast();
+            CallContext::from_raw(self.raw)
+        }
+    }
+
+    /// Calls one program: [`Instance::enter`] and [`CallContext::call`] in one.
+    ///
+    /// # Errors
+    /// A fault, after which the instance can be used further.
+    #[inline]
+    pub fn call(&mut self, program: usize, arguments: &[u64], host: &mut H) -> Result<u64, Fault> {
+        self.enter(host).call(program, arguments)
+    }
+
+    /// Runs with the interpreter even where native code exists.
+    pub fn set_interpreted(&mut self, interpreted: bool) {
+        let native = self.raw().state.code.is_native();
+        self.state().native = native && !interpreted;
+    }
+
+    /// Instructions executed so far.
+    #[must_use]
+    pub fn executed(&self) -> u64 {
+        self.raw().state.executed
+    }
+
+    /// The region.
+    pub fn memory(&mut self) -> &mut Memory {
+        &mut self.state().memory
+    }
+
+    /// What programs printed.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        &self.raw().state.log
+    }
+
+    /// Address of the first value of an array or data section: where globals live. 0 for other maps.
+    #[must_use]
+    pub fn map_values(&self, map: usize) -> u64 {
+        self.raw().state.code.layout.maps[map].values
+    }
+
+    /// The value for a key; for per-CPU maps the copies of all CPUs, one after another.
+    ///
+    /// # Errors
+    /// The map has no keys, or they have another size.
+    pub fn map_lookup(&mut self, map: usize, key: &[u8]) -> Result<Option<Vec<u8>>, MapError> {
+        let state = self.state();
+        let Some(places) = state.maps.user_lookup(&state.memory, map, key)? else { return Ok(None) };
+        let size = state.maps.maps[map].info.value_size;
+        let copy = |place: u64| state.memory.bytes(place, size.into()).unwrap_or_default();
+        Ok(Some(places.into_iter().flat_map(copy).copied().collect()))
+    }
+
+    /// Sets the value for a key, on all CPUs for per-CPU maps.
+    ///
+    /// # Errors
+    /// A key or value of another size, or a map that is full.
+    pub fn map_update(&mut self, map: usize, key: &[u8], value: &[u8]) -> Result<(), MapError> {
+        let state = self.state();
+        state.maps.user_update(&mut state.memory, map, key, value)
+    }
+
+    /// Removes a key; `false` if it was absent.
+    ///
+    /// # Errors
+    /// Arrays keep their elements; a key of another size.
+    pub fn map_delete(&mut self, map: usize, key: &[u8]) -> Result<bool, MapError> {
+        let state = self.state();
+        state.maps.user_delete(&mut state.memory, map, key)
+    }
+
+    /// All keys of a map, in the order programs visit them.
+    #[must_use]
+    pub fn map_keys(&self, map: usize) -> Vec<Vec<u8>> {
+        let state = &self.raw().state;
+        state.maps.user_keys(&state.memory, map)
+    }
+
+    /// The key after `key`, or the first.
+    #[must_use]
+    pub fn map_next_key(&self, map: usize, key: Option<&[u8]>) -> Option<Vec<u8>> {
+        let state = &self.raw().state;
+        state.maps.user_next_key(&state.memory, map, key)
+    }
+
+    /// Takes the oldest submitted record of a ring buffer.
+    pub fn ring_consume(&mut self, map: usize) -> Option<Vec<u8>> {
+        let state = self.state();
+        state.maps.ring(map)?.consume(&mut state.memory)
+    }
+
+    /// Frees the storage that maps keep for a task or cgroup that is no more.
+    pub fn owner_died(&mut self, address: u64) {
+        let state = self.state();
+        state.maps.owner_died(&mut state.memory, address);
+    }
+}

@@ -1,0 +1,93 @@
+//! What lies where in the region: fixed when an object is compiled, so every instance has the same addresses.
+//!
+//! From the bottom: zero page, stacks (one level for each nested call from the host), the host's own area,
+//! map objects, values of arrays, heap, zero page.
+
+use super::fault::BpfError;
+use crate::image::ObjectImage;
+use crate::maps::kind;
+use crate::memory::ZERO_BYTES;
+
+/// Stack of one function, as the kernel's `MAX_BPF_STACK`.
+pub(crate) const STACK_BYTES_FRAME: u64 = 512;
+/// Calls from the host into the object that can be active at once.
+pub(crate) const LEVELS_MAX: u32 = 32;
+/// Bytes above the first frame of a level where the arguments of a `struct_ops` callback lie.
+const ARGUMENT_BYTES: u64 = 256;
+/// Arguments that fit there.
+pub(crate) const ARGUMENTS_MAX: usize = (ARGUMENT_BYTES / 8 - 1) as usize;
+const LEVEL_BYTES: u64 = 8 * STACK_BYTES_FRAME + ARGUMENT_BYTES;
+/// Address of the area that [`Options::host_bytes`](super::Options::host_bytes) reserves.
+pub const HOST_AREA: u64 = (ZERO_BYTES + LEVELS_MAX as u64 * LEVEL_BYTES).next_multiple_of(4096);
+/// Distance of map objects. Programs see their addresses, not their content.
+pub(crate) const MAP_OBJECT_BYTES: u64 = 64;
+
+/// Frame pointer of the first function of a level; its arguments begin at the same address.
+pub(crate) fn frame_pointer(level: u32) -> u64 {
+    ZERO_BYTES + u64::from(level + 1) * LEVEL_BYTES - ARGUMENT_BYTES
+}
+
+/// Eight bytes of a level that neither arguments nor frames use.
+pub(crate) fn scratch(level: u32) -> u64 {
+    frame_pointer(level.min(LEVELS_MAX - 1)) + ARGUMENT_BYTES - 8
+}
+
+/// Place of one map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MapLayout {
+    /// Address of the map object.
+    pub object: u64,
+    /// Address of the first value of an array, 0 for other maps.
+    pub values: u64,
+    /// Bytes from one value to the next.
+    pub stride: u64,
+}
+
+/// Places of everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub maps: Vec<MapLayout>,
+    /// Address of the first map object.
+    pub objects: u64,
+    /// First byte of the heap.
+    pub heap: u64,
+    pub size_log2: u32,
+}
+
+impl Layout {
+    pub(crate) fn new(
+        image: &ObjectImage,
+        size_log2: u32,
+        host_bytes: u64,
+        nr_cpus: u32,
+    ) -> Result<Layout, BpfError> {
+        let objects = (HOST_AREA + host_bytes).next_multiple_of(4096);
+        let mut next = (objects + MAP_OBJECT_BYTES * image.maps.len() as u64).next_multiple_of(4096);
+        let mut maps = Vec::new();
+        for (index, map) in image.maps.iter().enumerate() {
+            let stride = u64::from(map.value_size).next_multiple_of(8);
+            let copies = match map.map_type {
+                kind::ARRAY | kind::ARRAY_OF_MAPS => 1,
+                kind::PERCPU_ARRAY => u64::from(nr_cpus),
+                _ => 0,
+            };
+            let object = objects + MAP_OBJECT_BYTES * index as u64;
+            let values = if copies == 0 { 0 } else { next };
+            // A word more, so that a wide load of the last short value stays in the map's own bytes.
+            next += (copies * stride * u64::from(map.max_entries)).next_multiple_of(64);
+            maps.push(MapLayout { object, values, stride });
+        }
+        let (heap, size) = (next.next_multiple_of(4096), 1 << size_log2);
+        if heap + (64 << 10) > size - ZERO_BYTES {
+            return Err(BpfError::Region { needed: heap + (64 << 10) + ZERO_BYTES, size });
+        }
+        Ok(Layout { maps, objects, heap, size_log2 })
+    }
+
+    /// The map whose object lies at `address`.
+    pub(crate) fn map_at(&self, address: u64) -> Option<usize> {
+        let offset = address.checked_sub(self.objects)?;
+        let index = (offset / MAP_OBJECT_BYTES) as usize;
+        (offset % MAP_OBJECT_BYTES == 0 && index < self.maps.len()).then_some(index)
+    }
+}

@@ -1,0 +1,121 @@
+//! Entering programs: levels of nested calls, stacks, budget, and what happens after a fault.
+
+use super::context::Faulted;
+use super::context::{RawContext, raise};
+use super::fault::{Fault, FaultKind};
+use super::interp;
+use super::layout::{ARGUMENTS_MAX, LEVELS_MAX, frame_pointer};
+
+/// Runs a function at the next level and returns r0; faults stay raised.
+///
+/// # Safety
+/// `raw` must be the live context of an instance, with a live host, and nobody else may hold a reference
+/// into either while this runs.
+#[inline]
+unsafe fn enter(raw: *mut RawContext, function: u32, args: &[u64; 5]) -> u64 {
+    // SAFETY: the pointer is live; the references end before native code or the interpreter starts.
+    let (frame, native) = unsafe {
+        let level = (*raw).level;
+        if level >= LEVELS_MAX {
+            raise(&mut *raw, FaultKind::Nested(LEVELS_MAX));
+            return 0;
+        }
+        (*raw).level = level + 1;
+        let code: &super::compiled::Code = &(*raw).state.code;
+        let native = if (*raw).state.native { code.native_entry(function) } else { None };
+        (frame_pointer(level), native)
+    };
+    // SAFETY: passed on; the entry belongs to code the instance keeps alive.
+    unsafe {
+        let value = match native {
+            Some(entry) => entry.call(raw, frame, args),
+            None => interp::run(raw, function, frame, *args),
+        };
+        (*raw).level -= 1;
+        value
+    }
+}
+
+/// Calls a program with the arguments of a `struct_ops` member.
+///
+/// # Safety
+/// As for [`enter`].
+#[inline]
+pub(crate) unsafe fn call_program(
+    raw: *mut RawContext,
+    program: usize,
+    arguments: &[u64],
+) -> Result<u64, Fault> {
+    assert!(arguments.len() <= ARGUMENTS_MAX, "at most {ARGUMENTS_MAX} arguments");
+    // SAFETY: passed on to the caller; references end before the program runs.
+    unsafe {
+        let outermost = (*raw).level == 0;
+        if outermost {
+            (*raw).fuel = (*raw).state.budget as i64;
+        }
+        if (*raw).fault != 0 {
+            return Err(take_fault(raw, outermost));
+        }
+        let at = frame_pointer((*raw).level.min(LEVELS_MAX - 1));
+        let slots = (*raw).base.add(at as usize).cast::<u64>();
+        for (index, argument) in arguments.iter().enumerate() {
+            // The slots lie inside the region: see `layout`.
+            slots.add(index).write(*argument);
+        }
+        let code: &super::compiled::Code = &(*raw).state.code;
+        let entry = code.linked.programs[program].entry;
+        let value = enter(raw, entry, &[at, 0, 0, 0, 0]);
+        if outermost {
+            (*raw).state.executed += (*raw).state.budget.wrapping_sub((*raw).fuel as u64);
+        }
+        if (*raw).fault != 0 { Err(take_fault(raw, outermost)) } else { Ok(value) }
+    }
+}
+
+/// Calls a function by the address a program knows it by.
+///
+/// # Safety
+/// As for [`enter`].
+pub(crate) unsafe fn call_function(
+    raw: *mut RawContext,
+    address: u64,
+    arguments: [u64; 5],
+) -> Result<u64, Faulted> {
+    // SAFETY: passed on to the caller; references end before the function runs.
+    unsafe {
+        if (*raw).fault != 0 {
+            return Err(Faulted);
+        }
+        let code: &super::compiled::Code = &(*raw).state.code;
+        let Some(function) = code.linked.function_at(address) else {
+            raise(&mut *raw, FaultKind::NoFunction(address));
+            return Err(Faulted);
+        };
+        let outermost = (*raw).level == 0;
+        if outermost {
+            (*raw).fuel = (*raw).state.budget as i64;
+        }
+        let value = enter(raw, function, &arguments);
+        if outermost {
+            (*raw).state.executed += (*raw).state.budget.wrapping_sub((*raw).fuel as u64);
+        }
+        if (*raw).fault != 0 { Err(Faulted) } else { Ok(value) }
+    }
+}
+
+/// Takes the raised fault out of the context, so that the instance can go on.
+///
+/// # Safety
+/// As for [`enter`].
+#[cold]
+pub(crate) unsafe fn take_fault(raw: *mut RawContext, outermost: bool) -> Fault {
+    // SAFETY: passed on to the caller.
+    let context = unsafe { &mut *raw };
+    context.fault = 0;
+    let kind = context.state.fault.take().unwrap_or(FaultKind::Host("ended by the host".to_owned()));
+    let place = context.state.fault_place.take();
+    if outermost && let Some(payload) = context.state.panic.take() {
+        std::panic::resume_unwind(payload);
+    }
+    context.state.code.linked.fault(kind, place)
+}

@@ -1,0 +1,87 @@
+//! What an instance owns besides its region: maps, timers, random numbers, log, and the fault in progress.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::compiled::Code;
+use super::fault::FaultKind;
+use crate::maps::Maps;
+use crate::memory::Memory;
+
+/// Lines of `bpf_printk()` output that are kept; older ones are dropped and counted.
+const LOG_LINES_MAX: usize = 1024;
+
+/// The owned state of an instance.
+pub(crate) struct State {
+    pub memory: Memory,
+    pub code: Arc<Code>,
+    pub maps: Maps,
+    pub native: bool,
+    /// Instructions allowed to one call from the host, nested calls included.
+    pub budget: u64,
+    /// Instructions of finished calls.
+    pub executed: u64,
+    pub fault: Option<FaultKind>,
+    /// Program and instruction of the fault.
+    pub fault_place: Option<(u32, u32)>,
+    pub panic: Option<Box<dyn Any + Send>>,
+    pub random: Random,
+    pub log: Log,
+    pub timers: BTreeMap<u64, Timer>,
+    /// The last answer of `bpf_cpumask_any_distribute()`.
+    pub cpumask_previous: u32,
+}
+
+/// A `struct bpf_timer` in a map value, known by its address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timer {
+    /// Index of the map.
+    pub map: usize,
+    /// Address of the callback, 0 before `bpf_timer_set_callback`.
+    pub callback: u64,
+    /// Whether the host has it armed.
+    pub armed: bool,
+}
+
+/// SplitMix64: the numbers of `bpf_get_prandom_u32()`, a function of the seed alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub(crate) fn next_u32(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) >> 32) as u32
+    }
+}
+
+/// Bounded log of what programs print.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    lines: VecDeque<String>,
+    dropped: u64,
+}
+
+impl Log {
+    pub(crate) fn push(&mut self, line: String) {
+        if self.lines.len() == LOG_LINES_MAX {
+            self.lines.pop_front();
+            self.dropped += 1;
+        }
+        self.lines.push_back(line);
+    }
+
+    /// The kept lines, oldest first.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(String::as_str)
+    }
+
+    /// Lines dropped because the log was full.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

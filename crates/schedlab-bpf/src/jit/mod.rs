@@ -1,0 +1,194 @@
+//! Native code through Cranelift: one machine function for each BPF function, shared by all instances.
+//!
+//! The calling convention is `(raw context, frame pointer, r1 .. rN) -> r0`, N being the registers the
+//! function reads. The region's base comes from the context, so code holds no address of an instance. Not
+//! here: translation of instructions (`function`, `alu`, `call`), what they mean (`exec::interp` is the
+//! reference).
+
+mod alu;
+mod call;
+mod function;
+
+use cranelift_codegen::ir::{AbiParam, Signature, types};
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_codegen::{Context, isa::CallConv};
+use cranelift_frontend::FunctionBuilderContext;
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+
+use crate::exec::BpfError;
+use crate::exec::context::RawContext;
+use crate::exec::layout::Layout;
+use crate::exec::link::Linked;
+use crate::image::ObjectImage;
+use function::Translator;
+
+type Raw = *mut RawContext;
+type Native0 = unsafe extern "C" fn(Raw, u64) -> u64;
+type Native1 = unsafe extern "C" fn(Raw, u64, u64) -> u64;
+type Native2 = unsafe extern "C" fn(Raw, u64, u64, u64) -> u64;
+type Native3 = unsafe extern "C" fn(Raw, u64, u64, u64, u64) -> u64;
+type Native4 = unsafe extern "C" fn(Raw, u64, u64, u64, u64, u64) -> u64;
+type Native5 = unsafe extern "C" fn(Raw, u64, u64, u64, u64, u64, u64) -> u64;
+
+/// Entry point of a compiled function.
+#[derive(Clone, Copy)]
+pub(crate) enum NativeEntry {
+    Args0(Native0),
+    Args1(Native1),
+    Args2(Native2),
+    Args3(Native3),
+    Args4(Native4),
+    Args5(Native5),
+}
+
+impl NativeEntry {
+    /// # Safety
+    /// `code` must be the start of a function compiled here with `args` argument registers.
+    unsafe fn new(code: *const u8, args: u8) -> NativeEntry {
+        // SAFETY: the caller vouches for address and signature.
+        unsafe {
+            match args {
+                0 => NativeEntry::Args0(std::mem::transmute::<*const u8, Native0>(code)),
+                1 => NativeEntry::Args1(std::mem::transmute::<*const u8, Native1>(code)),
+                2 => NativeEntry::Args2(std::mem::transmute::<*const u8, Native2>(code)),
+                3 => NativeEntry::Args3(std::mem::transmute::<*const u8, Native3>(code)),
+                4 => NativeEntry::Args4(std::mem::transmute::<*const u8, Native4>(code)),
+                _ => NativeEntry::Args5(std::mem::transmute::<*const u8, Native5>(code)),
+            }
+        }
+    }
+
+    /// Runs the function with registers r1 to r5.
+    ///
+    /// # Safety
+    /// `raw` must be the live context of an instance of this code, with nobody holding a reference into it
+    /// or its host; `frame` must be the frame pointer of a free stack level.
+    #[inline]
+    pub(crate) unsafe fn call(self, raw: Raw, frame: u64, r: &[u64; 5]) -> u64 {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match self {
+                NativeEntry::Args0(entry) => entry(raw, frame),
+                NativeEntry::Args1(entry) => entry(raw, frame, r[0]),
+                NativeEntry::Args2(entry) => entry(raw, frame, r[0], r[1]),
+                NativeEntry::Args3(entry) => entry(raw, frame, r[0], r[1], r[2]),
+                NativeEntry::Args4(entry) => entry(raw, frame, r[0], r[1], r[2], r[3]),
+                NativeEntry::Args5(entry) => entry(raw, frame, r[0], r[1], r[2], r[3], r[4]),
+            }
+        }
+    }
+}
+
+/// The machine code of an object.
+pub(crate) struct NativeCode {
+    entries: Vec<NativeEntry>,
+    /// Owns the memory of the code; taken when dropped.
+    module: Option<JITModule>,
+}
+
+// SAFETY: after compilation the module is only kept to be freed by the last owner, and the code itself is
+// immutable and holds no state.
+unsafe impl Send for NativeCode {}
+// SAFETY: as above; `&NativeCode` gives out copies of entry points only.
+unsafe impl Sync for NativeCode {}
+
+impl Drop for NativeCode {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.take() {
+            // SAFETY: instances keep this value alive, so no code of it runs any more.
+            unsafe { module.free_memory() };
+        }
+    }
+}
+
+impl NativeCode {
+    /// Entry of a function.
+    #[inline]
+    pub(crate) fn entry(&self, function: u32) -> NativeEntry {
+        self.entries[function as usize]
+    }
+}
+
+/// What every function's translation reads.
+pub(crate) struct Unit<'a> {
+    pub linked: &'a Linked,
+    pub layout: &'a Layout,
+    pub image: &'a ObjectImage,
+    pub nr_cpus: u32,
+    pub convention: CallConv,
+    pub ids: Vec<FuncId>,
+}
+
+/// The signature of a function with this many argument registers besides the context and `extra`.
+fn signature(convention: CallConv, parameters: usize) -> Signature {
+    let mut signature = Signature::new(convention);
+    signature.params = vec![AbiParam::new(types::I64); parameters];
+    signature.returns = vec![AbiParam::new(types::I64)];
+    signature
+}
+
+fn module() -> Result<JITModule, String> {
+    let mut flags = settings::builder();
+    let verify = if cfg!(debug_assertions) { "true" } else { "false" };
+    let wanted = [
+        ("opt_level", "speed"),
+        ("is_pic", "false"),
+        ("use_colocated_libcalls", "false"),
+        ("enable_probestack", "false"),
+        ("unwind_info", "false"),
+        ("enable_verifier", verify),
+    ];
+    for (name, value) in wanted {
+        flags.set(name, value).map_err(|error| error.to_string())?;
+    }
+    let isa = cranelift_native::builder()?;
+    let isa = isa.finish(settings::Flags::new(flags)).map_err(|error| error.to_string())?;
+    Ok(JITModule::new(JITBuilder::with_isa(isa, default_libcall_names())))
+}
+
+/// Compiles every function of the object.
+pub(crate) fn compile(
+    linked: &Linked,
+    layout: &Layout,
+    image: &ObjectImage,
+    nr_cpus: u32,
+) -> Result<NativeCode, BpfError> {
+    let fail = |function: &str, what: String| BpfError::Native { function: function.to_owned(), what };
+    let mut module = module().map_err(|what| fail(&image.name, what))?;
+    let convention = module.isa().default_call_conv();
+    let mut ids = Vec::new();
+    for (index, function) in linked.functions.iter().enumerate() {
+        let signature = signature(convention, 2 + usize::from(function.args));
+        let name = format!("f{index}");
+        let id = module.declare_function(&name, Linkage::Local, &signature);
+        ids.push(id.map_err(|error| fail(&function.name, error.to_string()))?);
+    }
+    let unit = Unit { linked, layout, image, nr_cpus, convention, ids };
+    let (mut context, mut scratch) = (module.make_context(), FunctionBuilderContext::new());
+    for index in 0..linked.functions.len() {
+        let outcome = define(&unit, &mut module, &mut context, &mut scratch, index);
+        outcome.map_err(|what| fail(&linked.functions[index].name, what))?;
+    }
+    module.finalize_definitions().map_err(|error| fail(&image.name, error.to_string()))?;
+    let entries = linked.functions.iter().zip(&unit.ids).map(|(function, id)| {
+        // SAFETY: the function was just compiled with this signature.
+        unsafe { NativeEntry::new(module.get_finalized_function(*id), function.args) }
+    });
+    Ok(NativeCode { entries: entries.collect(), module: Some(module) })
+}
+
+fn define(
+    unit: &Unit<'_>,
+    module: &mut JITModule,
+    context: &mut Context,
+    scratch: &mut FunctionBuilderContext,
+    index: usize,
+) -> Result<(), String> {
+    let args = usize::from(unit.linked.functions[index].args);
+    context.func.signature = signature(unit.convention, 2 + args);
+    Translator::translate(unit, module, &mut context.func, scratch, index);
+    module.define_function(unit.ids[index], context).map_err(|error| format!("{error:?}"))?;
+    module.clear_context(context);
+    Ok(())
+}
