@@ -2,8 +2,7 @@
 //!
 //! For tests, benchmarks and documentation; objects that matter come from clang and the loader.
 
-use crate::btf::Btf;
-use crate::image::{Insn, MapImage, MapOrigin, ObjectImage, ProgramImage};
+use crate::image::{Insn, MapImage, ObjectImage, ProgramImage};
 
 /// Operation bits of arithmetic codes.
 #[expect(missing_docs, reason = "named as in the kernel, without BPF_")]
@@ -207,26 +206,14 @@ pub fn program(name: &str, insns: Vec<Insn>, functions: &[u32]) -> ProgramImage 
         section: format!("struct_ops/{name}"),
         insns,
         functions: starts,
-        lines: Vec::new(),
+        ..ProgramImage::default()
     }
 }
 
 /// A map without flags, types or first content.
 #[must_use]
 pub fn map(name: &str, map_type: u32, key_size: u32, value_size: u32, max_entries: u32) -> MapImage {
-    MapImage {
-        name: name.to_owned(),
-        origin: MapOrigin::Defined,
-        map_type,
-        key_size,
-        value_size,
-        max_entries,
-        map_flags: 0,
-        value_type: 0,
-        key_type: 0,
-        initial: Vec::new(),
-        inner: Vec::new(),
-    }
+    MapImage { name: name.to_owned(), map_type, key_size, value_size, max_entries, ..MapImage::default() }
 }
 
 /// An object of programs, maps and kfuncs.
@@ -237,8 +224,7 @@ pub fn object(programs: Vec<ProgramImage>, maps: Vec<MapImage>, kfuncs: &[(u32, 
         license: "GPL".to_owned(),
         programs,
         maps,
-        struct_ops: Vec::new(),
         kfuncs: kfuncs.iter().map(|(id, name)| (*id, (*name).to_owned())).collect(),
-        btf: Btf::default(),
+        ..ObjectImage::default()
     }
 }

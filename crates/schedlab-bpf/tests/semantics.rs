@@ -19,7 +19,7 @@ fn run(insns: Vec<Insn>, arguments: &[u64]) -> Result<u64, FaultKind> {
 }
 
 fn run_object(image: schedlab_bpf::image::ObjectImage, arguments: &[u64]) -> Result<u64, FaultKind> {
-    let compiled = Compiled::new(image, &KfuncTable::<Nobody>::new(), options()).unwrap();
+    let compiled = Compiled::new(image, &KfuncTable::<Nobody>::new(), options()).expect("a valid object");
     let answer = |interpreted| {
         let mut instance = compiled.instance(1);
         instance.set_interpreted(interpreted);
@@ -36,14 +36,14 @@ fn binary(code: u8, off: i16, a: u64, b: u64) -> u64 {
     let mut insns = mov64(0, a).to_vec();
     insns.extend(mov64(1, b));
     insns.extend([insn(code, 0, 1, off, 0), exit()]);
-    run(insns, &[]).unwrap()
+    run(insns, &[]).expect("arithmetic never faults")
 }
 
 /// `a op imm`.
 fn immediate(code: u8, off: i16, a: u64, imm: i32) -> u64 {
     let mut insns = mov64(0, a).to_vec();
     insns.extend([insn(code, 0, 0, off, imm), exit()]);
-    run(insns, &[]).unwrap()
+    run(insns, &[]).expect("arithmetic never faults")
 }
 
 const ALU64: u8 = 0x0f;

@@ -24,8 +24,8 @@ pub struct Options {
     pub memory_bytes_log2: u32,
     /// Bytes at [`HOST_AREA`](super::HOST_AREA) for objects whose addresses the code must know.
     pub host_bytes: u64,
-    /// Kernel variables: BTF id to address, inside the host's area.
-    pub symbols: BTreeMap<u32, u64>,
+    /// Kernel variables: name to address, inside the host's area.
+    pub symbols: BTreeMap<String, u64>,
     /// Bytes from one CPU's copy of a per-CPU kernel variable to the next.
     pub percpu_stride: u64,
     /// Instructions one call from the host may execute, nested calls included.

@@ -40,15 +40,16 @@ pub enum BpfError {
     },
     /// A kernel variable the host gave no address for.
     #[error(
-        "program {program}, instruction {insn} refers to kernel variable with BTF id {id}, which is not provided here"
+        "program {program}, instruction {insn} refers to kernel variable {name}, which is not provided here; \
+         give its address in `Options::symbols`"
     )]
     AbsentSymbol {
         /// Name of the program.
         program: String,
         /// Instruction index within the program.
         insn: u32,
-        /// BTF id in the kernel's BTF.
-        id: u32,
+        /// Name of the variable.
+        name: String,
     },
     /// A map that cannot be created.
     #[error("map {map}: {what}")]
@@ -92,7 +93,7 @@ pub enum FaultKind {
         budget: u64,
     },
     /// A helper or kfunc that is not provided here.
-    #[error("calls {0}, which is not provided here")]
+    #[error("needs what is not provided here: {0}")]
     Absent(String),
     /// A helper found its arguments impossible.
     #[error("{callee}: {what}")]

@@ -14,6 +14,8 @@ use crate::image::{ObjectImage, ProgramImage, SourceLine};
 pub(crate) const CALL_FRAMES_MAX: usize = 8;
 /// Addresses of functions as programs see them: `FUNCTION_TAG + 16 * index`.
 const FUNCTION_TAG: u64 = 0x0b9f_0000_0000;
+/// What programs see when they ask whether a kfunc exists.
+const KFUNC_ADDRESS: u64 = 0x0b9e_0000_0000;
 
 /// A function: instructions `start..end` of its program.
 #[derive(Clone, Debug)]
@@ -79,7 +81,7 @@ pub(crate) fn link(
     image: &ObjectImage,
     layout: &Layout,
     table: &TargetTable<'_>,
-    symbols: &BTreeMap<u32, u64>,
+    symbols: &BTreeMap<String, u64>,
 ) -> Result<Linked, BpfError> {
     let mut linked = Linked { programs: Vec::new(), functions: Vec::new(), targets: Vec::new() };
     let mut known = BTreeMap::new();
@@ -111,7 +113,7 @@ struct Linker<'a> {
     program: &'a ProgramImage,
     layout: &'a Layout,
     table: &'a TargetTable<'a>,
-    symbols: &'a BTreeMap<u32, u64>,
+    symbols: &'a BTreeMap<String, u64>,
     known: &'a mut BTreeMap<Callee, u32>,
     linked: &'a mut Linked,
     /// Index of this program's first function.
@@ -238,11 +240,7 @@ impl Linker<'_> {
             Wide::Value(value) => Ok(value),
             Wide::Map(index) => Ok(map(index)?.object),
             Wide::MapValue(index, offset) => Ok(map(index)?.values + u64::from(offset)),
-            Wide::Symbol(id) => match self.symbols.get(&id) {
-                Some(address) => Ok(*address),
-                None if !reachable => Ok(0),
-                None => Err(BpfError::AbsentSymbol { program: self.program.name.clone(), insn, id }),
-            },
+            Wide::Symbol(id) => self.symbol(id, insn, reachable),
             Wide::Function(start) => match self.function(start) {
                 Some(index) => Ok(function_address(index)),
                 None => {
@@ -252,7 +250,27 @@ impl Linker<'_> {
         }
     }
 
+    fn symbol(&self, id: u32, insn: u32, reachable: bool) -> Result<u64, BpfError> {
+        let named = |names: &[(u32, String)]| names.iter().find(|(known, _)| *known == id).cloned();
+        if let Some((_, name)) = named(&self.image.ksym_vars) {
+            return match self.symbols.get(&name) {
+                Some(address) => Ok(*address),
+                None if !reachable => Ok(0),
+                None => Err(BpfError::AbsentSymbol { program: self.program.name.clone(), insn, name }),
+            };
+        }
+        match named(&self.image.kfuncs) {
+            // An existence test: any address but 0 says yes.
+            Some(_) => Ok(KFUNC_ADDRESS),
+            None => Err(self.bad(insn, format!("refers to BTF id {id}, which is no known kernel variable"))),
+        }
+    }
+
     fn callee(&mut self, callee: Callee, insn: u32, reachable: bool) -> Result<u32, BpfError> {
+        if let Some(poison) = self.program.poisons.iter().find(|poison| poison.insn == insn) {
+            self.linked.targets.push(CallTarget::absent(poison.reason.clone()));
+            return Ok(self.linked.targets.len() as u32 - 1);
+        }
         if let Some(target) = self.known.get(&callee) {
             return Ok(*target);
         }
