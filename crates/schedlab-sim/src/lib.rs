@@ -1,1 +1,18 @@
-//! placeholder
+//! The simulated kernel: clock, CPUs, scheduling classes, behaviours. Pure and deterministic.
+//!
+//! It reads no clock, file, environment or thread; the same inputs and seed give the same events. Read
+//! [`kernel`] for the state and the seam between classes, [`core`] for when what is called, [`fair`], [`rt`]
+//! and [`ext`] for the classes.
+
+#![allow(dead_code)]
+
+pub(crate) mod behaviour;
+pub(crate) mod core;
+pub mod error;
+pub mod ext;
+pub(crate) mod fair;
+pub(crate) mod kernel;
+pub(crate) mod queue;
+pub(crate) mod rng;
+pub(crate) mod rt;
+pub(crate) mod trace;

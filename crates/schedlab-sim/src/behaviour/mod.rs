@@ -1,0 +1,1 @@
+//! What tasks do: programs over channels. Placeholder of the seam.

@@ -1,0 +1,176 @@
+//! Dispatch to the scheduling classes, by enum.
+
+use super::{Core, flags};
+use crate::kernel::{Class, Resched};
+use crate::{fair, rt};
+use schedlab_model::{CpuId, TaskId};
+
+impl Core {
+    /// `enqueue_task`: the class queues the task; `Task::cpu` is `cpu` already.
+    pub(crate) fn enqueue_task(&mut self, cpu: CpuId, task: TaskId, flags: u32) {
+        debug_assert_eq!(self.k.task(task).cpu, cpu);
+        match self.k.task(task).class {
+            Class::Fair => fair::class::enqueue_task(&mut self.k, cpu, task, flags),
+            Class::Rt => rt::enqueue_task(&mut self.k, cpu, task, flags),
+            Class::Ext => self.ext.enqueue_task(&mut self.k, cpu, task, flags),
+            Class::Idle => {}
+        }
+        self.k.task_mut(task).on_rq = true;
+    }
+
+    /// `dequeue_task`: off the queue. `false` if a fair sleeper stays delayed (`on_rq` stays set).
+    pub(crate) fn dequeue_task(&mut self, cpu: CpuId, task: TaskId, flags: u32) -> bool {
+        let gone = match self.k.task(task).class {
+            Class::Fair => fair::class::dequeue_task(&mut self.k, cpu, task, flags),
+            Class::Rt => {
+                rt::dequeue_task(&mut self.k, cpu, task);
+                true
+            }
+            Class::Ext => {
+                self.ext.dequeue_task(&mut self.k, cpu, task, flags);
+                true
+            }
+            Class::Idle => true,
+        };
+        if gone {
+            self.k.task_mut(task).on_rq = false;
+        }
+        gone
+    }
+
+    /// `wakeup_preempt`: whether the task just queued should run instead of the current one.
+    pub(crate) fn wakeup_preempt(&mut self, cpu: CpuId, task: TaskId, wake_flags: u32) {
+        let (mine, current) = (self.k.task(task).class, self.k.task(self.k.cpu(cpu).curr).class);
+        if mine == current {
+            match mine {
+                Class::Fair => fair::class::wakeup_preempt(&mut self.k, cpu, task, wake_flags),
+                Class::Rt => rt::wakeup_preempt(&mut self.k, cpu, task),
+                Class::Ext => self.ext.wakeup_preempt(&mut self.k, cpu, task),
+                Class::Idle => {}
+            }
+        } else if mine > current {
+            self.k.resched_curr(cpu);
+        }
+    }
+
+    /// `pick_next_task`: the strongest class that has one. `prev` is the current task.
+    pub(crate) fn pick_next_task(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
+        if let Some(task) = rt::pick_task(&self.k, cpu) {
+            return task;
+        }
+        if let Some(task) = fair::class::pick_task(&mut self.k, cpu) {
+            return task;
+        }
+        let state = self.k.task(prev);
+        let still = state.class == Class::Ext && state.on_rq;
+        if let Some(task) = self.ext.pick_task(&mut self.k, cpu, still.then_some(prev)) {
+            return task;
+        }
+        TaskId::IDLE
+    }
+
+    /// `put_prev_task` and `set_next_task`.
+    pub(crate) fn put_prev_set_next(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
+        match self.k.task(prev).class {
+            Class::Fair => fair::class::put_prev_task(&mut self.k, cpu, prev),
+            Class::Rt => rt::put_prev_task(&mut self.k, cpu),
+            Class::Ext => self.ext.put_prev_task(&mut self.k, cpu, prev, next),
+            Class::Idle => {}
+        }
+        match self.k.task(next).class {
+            Class::Fair => fair::class::set_next_task(&mut self.k, cpu, next),
+            Class::Rt => rt::set_next_task(&mut self.k, cpu, next),
+            Class::Ext => self.ext.set_next_task(&mut self.k, cpu, next),
+            Class::Idle => {}
+        }
+    }
+
+    /// `update_curr` of whatever class runs.
+    pub(crate) fn update_curr(&mut self, cpu: CpuId) {
+        match self.k.task(self.k.cpu(cpu).curr).class {
+            Class::Fair => fair::class::update_curr(&mut self.k, cpu),
+            Class::Rt => rt::update_curr(&mut self.k, cpu),
+            Class::Ext => self.ext.update_curr(&mut self.k, cpu),
+            Class::Idle => {}
+        }
+    }
+
+    /// `task_tick`.
+    pub(crate) fn task_tick(&mut self, cpu: CpuId) {
+        let curr = self.k.cpu(cpu).curr;
+        match self.k.task(curr).class {
+            Class::Fair => fair::class::task_tick(&mut self.k, cpu, curr),
+            Class::Rt => rt::task_tick(&mut self.k, cpu, curr),
+            Class::Ext => self.ext.task_tick(&mut self.k, cpu, curr),
+            Class::Idle => {}
+        }
+        if self.k.cpu(cpu).resched == Resched::Lazy {
+            self.k.resched_curr(cpu);
+        }
+    }
+
+    /// `yield_task`, then the core reschedules.
+    pub(crate) fn yield_task(&mut self, cpu: CpuId) {
+        match self.k.task(self.k.cpu(cpu).curr).class {
+            Class::Fair => fair::class::yield_task(&mut self.k, cpu),
+            Class::Rt => rt::yield_task(&mut self.k, cpu),
+            Class::Ext => self.ext.yield_task(&mut self.k, cpu),
+            Class::Idle => {}
+        }
+    }
+
+    /// `select_task_rq`: where a task that wakes or is new shall run; always a CPU it may run on.
+    pub(crate) fn select_task_rq(&mut self, task: TaskId, wake_flags: u32) -> CpuId {
+        let prev = self.k.task(task).cpu;
+        let chosen = if self.k.task(task).nr_allowed > 1 {
+            match self.k.task(task).class {
+                Class::Fair => fair::class::select_task_rq(&mut self.k, task, wake_flags),
+                Class::Rt => rt::select_task_rq(&self.k, task),
+                Class::Ext => self.ext.select_task_rq(&mut self.k, task, prev, wake_flags),
+                Class::Idle => prev,
+            }
+        } else {
+            prev
+        };
+        if chosen.index() < self.k.cpu_count() && self.k.may_run_on(task, chosen) {
+            return chosen;
+        }
+        // `select_fallback_rq`: nearest allowed CPU.
+        let near = |cpu: &CpuId| (self.k.domains.distance(prev, *cpu), *cpu);
+        self.k.allowed[task.index()].iter().min_by_key(near).expect("a mask is never empty")
+    }
+
+    /// Applies changed attributes of a task around a dequeue and enqueue (`sched_change`). `change` alters
+    /// policy, weight, slice or affinity; the class follows.
+    pub(crate) fn change_task(&mut self, task: TaskId, change: impl FnOnce(&mut Core)) {
+        let (cpu, queued, running) =
+            (self.k.task(task).cpu, self.k.task(task).on_rq, self.k.is_running(task));
+        let delayed = self.k.fair.entity(task).sched_delayed;
+        if delayed {
+            self.dequeue_task(cpu, task, flags::DEQUEUE_SLEEP | flags::DEQUEUE_DELAYED);
+        } else if queued {
+            self.dequeue_task(cpu, task, flags::DEQUEUE_SAVE);
+        }
+        if running {
+            self.put_prev_set_next(cpu, task, TaskId::IDLE);
+        }
+        let before = self.k.task(task).class;
+        change(self);
+        let after = self.k.task(task).class;
+        if before == Class::Ext && after != Class::Ext {
+            self.ext.switched_from(&mut self.k, task);
+        } else if before != Class::Ext && after == Class::Ext {
+            self.ext.switched_to(&mut self.k, task);
+        }
+        fair::class::reweight(&mut self.k, task);
+        if queued && !delayed {
+            self.enqueue_task(cpu, task, flags::ENQUEUE_RESTORE);
+        }
+        if running {
+            self.put_prev_set_next(cpu, TaskId::IDLE, task);
+        }
+        if queued && !delayed {
+            self.k.resched_curr(cpu);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `__schedule`: the current task leaves or stays, another comes; going idle and coming back.
+
+use super::{Core, flags};
+use crate::kernel::{CostKind, CpuEvent, Kernel, Resched, Slot, TaskState};
+use schedlab_model::event::PrevState;
+use schedlab_model::{CpuId, TaskId};
+
+impl Core {
+    /// Looks for the task to run next and switches to it. Afterwards the CPU runs its task from where that
+    /// left off, or is idle.
+    pub(crate) fn schedule(&mut self, cpu: CpuId) {
+        let prev = self.k.cpu(cpu).curr;
+        self.k.settle(cpu);
+        self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resched));
+        let state = self.k.task(prev).state;
+        if state != TaskState::Runnable && self.k.task(prev).on_rq {
+            let special = if state == TaskState::Dead { flags::DEQUEUE_SPECIAL } else { 0 };
+            self.dequeue_task(cpu, prev, flags::DEQUEUE_SLEEP | special);
+        }
+        let next = self.pick_next_task(cpu, prev);
+        self.k.cpu_mut(cpu).resched = Resched::None;
+        if next != prev {
+            self.put_prev_set_next(cpu, prev, next);
+            self.switch(cpu, prev, next);
+        }
+        if next.is_idle() {
+            self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resume));
+        } else {
+            self.k.arm_resume(cpu);
+        }
+    }
+
+    fn switch(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
+        let k = &mut self.k;
+        let now = k.now;
+        let prev_state = leave(k, prev);
+        k.cpu_mut(cpu).curr = next;
+        k.trace.switch(now, cpu, prev, prev_state, next);
+        let cost = k.cost(CostKind::ContextSwitch);
+        k.charge(cpu, cost);
+        if !next.is_idle() {
+            enter(k, cpu, next);
+        }
+        if prev.is_idle() {
+            self.leave_idle(cpu);
+        } else if next.is_idle() {
+            self.enter_idle(cpu);
+        }
+        if prev_state == PrevState::Dead {
+            self.ext.exit_task(&mut self.k, prev);
+        }
+    }
+
+    /// The CPU goes idle: tick stopped (nohz), idle masks.
+    fn enter_idle(&mut self, cpu: CpuId) {
+        let now = self.k.now;
+        self.k.cpu_mut(cpu).idle_since = Some(now);
+        self.k.add_nr_running(cpu, 0);
+        self.k.cancel(Slot::Cpu(cpu, CpuEvent::Tick));
+        self.ext.update_idle(&mut self.k, cpu, true);
+    }
+
+    /// The CPU leaves idle: tick restarted at its next multiple.
+    fn leave_idle(&mut self, cpu: CpuId) {
+        let (now, tick) = (self.k.now, self.k.tick_ns);
+        let state = self.k.cpu_mut(cpu);
+        if let Some(since) = state.idle_since.take() {
+            state.idle_time += now - since;
+        }
+        self.k.idle_mask.assign(cpu, false);
+        self.k.arm(Slot::Cpu(cpu, CpuEvent::Tick), (now / tick + 1) * tick);
+        self.ext.update_idle(&mut self.k, cpu, false);
+    }
+}
+
+/// Books the departure of a task; in what state it left.
+fn leave(k: &mut Kernel, prev: TaskId) -> PrevState {
+    if prev.is_idle() {
+        return PrevState::Runnable;
+    }
+    let now = k.now;
+    let task = k.task_mut(prev);
+    match task.state {
+        TaskState::Runnable => {
+            task.nivcsw += 1;
+            task.queued_since = Some(now);
+            PrevState::Runnable
+        }
+        TaskState::Dead => PrevState::Dead,
+        TaskState::Sleeping | TaskState::New => {
+            task.nvcsw += 1;
+            PrevState::Interruptible
+        }
+    }
+}
+
+/// Books the arrival of a task, and the warmth it lost if it comes from elsewhere.
+fn enter(k: &mut Kernel, cpu: CpuId, next: TaskId) {
+    let now = k.now;
+    let task = k.task_mut(next);
+    if let Some(since) = task.queued_since.take() {
+        task.run_delay += now - since;
+        task.run_delay_max = task.run_delay_max.max(now - since);
+    }
+    task.exec_start = now;
+    task.prev_sum_exec = task.sum_exec;
+    let last = task.last_ran.replace(cpu);
+    if let Some(last) = last.filter(|last| *last != cpu)
+        && let Some(kind) = CostKind::of_migration(k.domains.distance(last, cpu))
+    {
+        let cost = k.cost(kind);
+        k.cpu_mut(cpu).overhead += cost;
+    }
+}

@@ -1,0 +1,29 @@
+//! The periodic tick (`sched_tick`): the running class looks at its slice, balancing is considered.
+
+use super::Core;
+use crate::kernel::{CostKind, CpuEvent, Slot};
+use schedlab_model::CpuId;
+use schedlab_model::event::{EventKind, IrqSource};
+
+impl Core {
+    /// A tick arrives on a CPU that runs a task.
+    pub(crate) fn tick(&mut self, cpu: CpuId) {
+        let k = &mut self.k;
+        let (now, tick) = (k.now, k.tick_ns);
+        k.arm(Slot::Cpu(cpu, CpuEvent::Tick), now + tick);
+        let cost = k.cost(CostKind::Tick);
+        self.interrupt(cpu, IrqSource::Timer, cost);
+        self.task_tick(cpu);
+        self.k.leave_kernel(cpu);
+    }
+
+    /// An interrupt handler of this length runs on the CPU; what it does happens at its start.
+    pub(crate) fn interrupt(&mut self, cpu: CpuId, source: IrqSource, cost: u64) {
+        let k = &mut self.k;
+        let now = k.now;
+        k.trace.emit_detail(now, cpu, || EventKind::IrqEnter { source });
+        k.charge(cpu, cost);
+        k.cpu_mut(cpu).overhead_time += cost;
+        k.trace.emit_detail(now, cpu, || EventKind::IrqExit { source });
+    }
+}

@@ -1,0 +1,84 @@
+//! Waking tasks and starting new ones (`try_to_wake_up`, `wake_up_new_task`).
+
+use super::{Core, flags};
+use crate::kernel::{Class, Kernel, TaskState};
+use schedlab_model::event::{Context, EventKind};
+use schedlab_model::{CpuId, TaskId};
+
+impl Core {
+    /// Wakes a sleeping task from code on `this_cpu`. `false` if it does not sleep.
+    pub(crate) fn try_to_wake_up(&mut self, task: TaskId, context: Context, wake_flags: u32) -> bool {
+        if self.k.task(task).state != TaskState::Sleeping {
+            return false;
+        }
+        let (now, here) = (self.k.now, self.k.this_cpu);
+        let waker = self.k.cpu(here).curr;
+        let wakee_cpu = self.k.task(task).cpu;
+        self.k.trace.emit(now, here, EventKind::Waking { waker, context, wakee: task, wakee_cpu });
+        let state = self.k.task_mut(task);
+        state.state = TaskState::Runnable;
+        state.queued_since = Some(now);
+        if state.on_rq {
+            self.enqueue_task(wakee_cpu, task, flags::ENQUEUE_DELAYED);
+            self.wakeup_preempt(wakee_cpu, task, wake_flags);
+            return true;
+        }
+        if context == Context::Task {
+            record_wakee(&mut self.k, waker, task);
+        }
+        let cpu = self.select_task_rq(task, wake_flags | flags::WF_TTWU);
+        let migrated = if cpu == wakee_cpu { 0 } else { flags::ENQUEUE_MIGRATED };
+        self.k.set_task_cpu(task, cpu);
+        self.enqueue_task(cpu, task, flags::ENQUEUE_WAKEUP | migrated);
+        self.wakeup_preempt(cpu, task, wake_flags | flags::WF_TTWU);
+        update_avg_idle(&mut self.k, cpu);
+        true
+    }
+
+    /// Starts a new task; `Task::cpu` is the CPU of its parent or the one asked for. `fixed` leaves it there.
+    pub(crate) fn wake_up_new_task(&mut self, task: TaskId, fixed: bool) {
+        if self.ext.takes(self.k.task(task).policy) && self.k.task(task).class == Class::Fair {
+            self.k.task_mut(task).class = Class::Ext;
+        }
+        self.ext.init_task(&mut self.k, task);
+        if !(fixed && self.k.may_run_on(task, self.k.task(task).cpu)) {
+            let cpu = self.select_task_rq(task, flags::WF_FORK);
+            self.k.set_task_cpu(task, cpu);
+        }
+        let (now, here, cpu) = (self.k.now, self.k.this_cpu, self.k.task(task).cpu);
+        let state = self.k.task_mut(task);
+        state.state = TaskState::Runnable;
+        state.queued_since = Some(now);
+        state.recent_used_cpu = cpu;
+        self.enqueue_task(cpu, task, flags::ENQUEUE_INITIAL);
+        self.k.trace.emit(now, here, EventKind::WakeupNew { task, target_cpu: cpu });
+        self.wakeup_preempt(cpu, task, flags::WF_FORK);
+        update_avg_idle(&mut self.k, cpu);
+    }
+}
+
+/// `record_wakee`: how often the waker changes whom it wakes, halved each second.
+fn record_wakee(k: &mut Kernel, waker: TaskId, wakee: TaskId) {
+    let now = k.now;
+    let state = k.task_mut(waker);
+    if now > state.wakee_flip_decay + 1_000_000_000 {
+        state.wakee_flips >>= 1;
+        state.wakee_flip_decay = now;
+    }
+    if state.last_wakee != wakee {
+        state.last_wakee = wakee;
+        state.wakee_flips += 1;
+    }
+}
+
+/// `avg_idle` learns the idle period that this wake-up ends.
+fn update_avg_idle(k: &mut Kernel, cpu: CpuId) {
+    let now = k.now;
+    let state = k.cpu_mut(cpu);
+    if let Some(since) = state.idle_since {
+        let period = now - since;
+        // `update_avg`: an eighth of the difference.
+        let change = (period as i64 - state.avg_idle as i64) / 8;
+        state.avg_idle = state.avg_idle.saturating_add_signed(change).min(2 * state.max_idle_balance_cost);
+    }
+}

@@ -1,0 +1,73 @@
+//! What can be wrong with a simulation's inputs, and a run that cannot end.
+
+use schedlab_model::Nanos;
+
+/// A simulation that cannot be made or cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// No task that ever starts.
+    #[error("the workload '{0}' has no tasks: add at least one task that is not a template")]
+    NoTasks(String),
+    /// No target task.
+    #[error("the workload '{0}' has no target task: mark at least one task as target")]
+    NoTarget(String),
+    /// A program that cannot be run as written.
+    #[error("task '{task}', step {step}: {reason}")]
+    Program {
+        /// Name of a task that runs the program.
+        task: String,
+        /// Index of the step.
+        step: usize,
+        /// What is wrong and what to write.
+        reason: String,
+    },
+    /// A task does endlessly many steps without using time.
+    #[error(
+        "task '{task}' did {steps} steps at {time} without using time: put a run or a sleep into its loop"
+    )]
+    NoProgress {
+        /// The task.
+        task: String,
+        /// How many steps.
+        steps: u32,
+        /// When.
+        time: Nanos,
+    },
+    /// All remaining tasks wait and nothing can wake them.
+    #[error("deadlock at {time}: nothing can wake the waiting tasks\n{}", .waits.join("\n"))]
+    Deadlock {
+        /// When.
+        time: Nanos,
+        /// One line a waiting task: who waits for what, and who could end it.
+        waits: Vec<String>,
+    },
+    /// A setting the simulated kernel does not know or that is out of bounds.
+    #[error("{name}: {reason}")]
+    Setting {
+        /// Name of the setting.
+        name: String,
+        /// Why, with the remedy.
+        reason: String,
+    },
+    /// A scheduler object that cannot be attached.
+    #[error("scheduler '{name}': {reason}")]
+    Scheduler {
+        /// Name.
+        name: String,
+        /// Why, with the remedy.
+        reason: String,
+    },
+    /// A kernel that is not modelled.
+    #[error("kernel {0} is not modelled: choose 6.12, 6.18 or 7.2")]
+    Kernel(String),
+    /// A task on a CPU the machine does not have.
+    #[error("task '{task}' starts on cpu {cpu}, the machine has {cpus} CPUs: choose a larger machine")]
+    StartCpu {
+        /// The task.
+        task: String,
+        /// The CPU.
+        cpu: u32,
+        /// How many there are.
+        cpus: usize,
+    },
+}

@@ -1,0 +1,259 @@
+//! The fair class's functions of `struct sched_class`, on the shared kernel.
+//!
+//! Called by [`crate::core`] only. The arithmetic is in [`super::queue`].
+
+use super::params::Features;
+use super::queue::CfsRq;
+use super::{Fair, select};
+use crate::core::flags;
+use crate::kernel::{Class, Kernel, Resched};
+use schedlab_model::{CpuId, Policy, TaskId};
+
+/// `update_curr`: charges the current task for the time since the last call; asks for a reschedule when its
+/// request is served or its protection has ended.
+pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
+    let now = k.now;
+    let Fair { params, rqs, entities, .. } = &mut k.fair;
+    let rq = &mut rqs[cpu.index()];
+    let Some(task) = rq.curr else { return };
+    let entity = &mut entities[task.index()];
+    let delta = now - entity.exec_start;
+    if delta == 0 {
+        return;
+    }
+    entity.exec_start = now;
+    entity.vruntime += entity.load.virtual_time(delta) as i64;
+    let served = CfsRq::update_deadline(entity, params);
+    let unprotected = !params.protects_whole_slice && !entity.protect_slice();
+    rq.update_zero_vruntime(entities);
+    let alone = rq.nr_queued == 1;
+    if !alone && (served || unprotected) {
+        rq.next = None;
+        k.task_mut(task).sum_exec += delta;
+        k.resched_curr_lazy(cpu);
+    } else {
+        k.task_mut(task).sum_exec += delta;
+    }
+}
+
+/// The task becomes runnable on `cpu`, or, if it is a delayed sleeper, runnable again.
+pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
+    if flags & flags::ENQUEUE_DELAYED != 0 {
+        return requeue_delayed(k, cpu, task);
+    }
+    update_curr(k, cpu);
+    let idle = k.task(task).has_idle_policy();
+    let Fair { params, rqs, entities, .. } = &mut k.fair;
+    let rq = &mut rqs[cpu.index()];
+    rq.place_entity(entities, task, flags & flags::ENQUEUE_INITIAL != 0, params);
+    rq.account_enqueue(entities, task);
+    rq.nr_runnable += 1;
+    rq.nr_idle += u32::from(idle);
+    k.add_nr_running(cpu, 1);
+    publish(k, cpu, task);
+}
+
+/// `requeue_delayed_entity`: a delayed sleeper is woken; if it has caught up meanwhile it keeps no credit.
+fn requeue_delayed(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    update_curr(k, cpu);
+    let (tick, idle) = (k.tick_ns, k.task(task).has_idle_policy());
+    let Fair { params, rqs, entities, .. } = &mut k.fair;
+    let rq = &mut rqs[cpu.index()];
+    if params.has(Features::DELAY_ZERO) {
+        let lag = rq.entity_lag(entities, task, tick);
+        entities[task.index()].vlag = lag;
+        if lag > 0 {
+            rq.account_dequeue(entities, task);
+            entities[task.index()].vlag = 0;
+            rq.place_entity(entities, task, false, params);
+            rq.account_enqueue(entities, task);
+        }
+    }
+    entities[task.index()].sched_delayed = false;
+    rq.nr_runnable += 1;
+    rq.nr_idle += u32::from(idle);
+    k.add_nr_running(cpu, 1);
+    publish(k, cpu, task);
+}
+
+/// The task leaves the queue. `false` if it stays as a delayed sleeper to burn off its negative lag.
+pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) -> bool {
+    update_curr(k, cpu);
+    let (tick, idle) = (k.tick_ns, k.task(task).has_idle_policy());
+    let Fair { params, rqs, entities, .. } = &mut k.fair;
+    let rq = &mut rqs[cpu.index()];
+    if rq.next == Some(task) {
+        rq.next = None;
+    }
+    let sleep = flags & flags::DEQUEUE_SLEEP != 0;
+    let was_delayed = entities[task.index()].sched_delayed;
+    let may_delay = sleep && flags & flags::DEQUEUE_SPECIAL == 0 && !was_delayed;
+    let lag = rq.entity_lag(entities, task, tick);
+    entities[task.index()].vlag = lag;
+    if may_delay && params.has(Features::DELAY_DEQUEUE) && !rq.entity_eligible(entities, task) {
+        entities[task.index()].sched_delayed = true;
+        rq.nr_runnable -= 1;
+        rq.nr_idle -= u32::from(idle);
+        k.add_nr_running(cpu, -1);
+        return false;
+    }
+    if params.has(Features::PLACE_REL_DEADLINE) && !sleep {
+        let entity = &mut entities[task.index()];
+        entity.deadline -= entity.vruntime;
+        entity.rel_deadline = true;
+    }
+    rq.account_dequeue(entities, task);
+    rq.update_zero_vruntime(entities);
+    if was_delayed {
+        let entity = &mut entities[task.index()];
+        entity.sched_delayed = false;
+        if params.has(Features::DELAY_ZERO) && entity.vlag > 0 {
+            entity.vlag = 0;
+        }
+        return true;
+    }
+    rq.nr_runnable -= 1;
+    rq.nr_idle -= u32::from(idle);
+    k.add_nr_running(cpu, -1);
+    true
+}
+
+/// `check_preempt_wakeup_fair`: whether the woken task preempts the current one, both fair.
+pub(crate) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId, wake_flags: u32) {
+    let curr = k.cpu(cpu).curr;
+    if curr == task {
+        return;
+    }
+    let fork = wake_flags & flags::WF_FORK != 0;
+    if k.fair.params.has(Features::NEXT_BUDDY) && !fork && !k.fair.entity(task).sched_delayed {
+        k.fair.rqs[cpu.index()].next = Some(task);
+    }
+    if k.cpu(cpu).resched == Resched::Now || !k.fair.params.has(Features::WAKEUP_PREEMPTION) {
+        return;
+    }
+    let (curr_idle, idle) = (k.task(curr).has_idle_policy(), k.task(task).has_idle_policy());
+    if curr_idle && !idle {
+        k.fair.entities[curr.index()].cancel_protect_slice();
+        return k.resched_curr_lazy(cpu);
+    }
+    if curr_idle != idle || !matches!(k.task(task).policy, Policy::Normal | Policy::Ext) {
+        return;
+    }
+    update_curr(k, cpu);
+    let Fair { params, rqs, entities, .. } = &mut k.fair;
+    let rq = &mut rqs[cpu.index()];
+    let shorter = entities[task.index()].slice < entities[curr.index()].slice;
+    let short = shorter && params.has(Features::PREEMPT_SHORT);
+    if rq.pick_eevdf(entities, !short, params) == Some(task) {
+        if short {
+            entities[curr.index()].cancel_protect_slice();
+        }
+        k.resched_curr_lazy(cpu);
+    } else if short && params.has(Features::RUN_TO_PARITY) {
+        rq.update_protect_slice(entities, curr, params);
+    }
+}
+
+/// `pick_task_fair`: the next task, dequeuing delayed sleepers whose turn came. Changes nothing else.
+pub(crate) fn pick_task(k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
+    loop {
+        if k.fair.rqs[cpu.index()].nr_queued == 0 {
+            return None;
+        }
+        update_curr(k, cpu);
+        let Fair { params, rqs, entities, .. } = &mut k.fair;
+        let picked = rqs[cpu.index()].pick_eevdf(entities, true, params)?;
+        if !entities[picked.index()].sched_delayed {
+            return Some(picked);
+        }
+        dequeue_task(k, cpu, picked, flags::DEQUEUE_SLEEP | flags::DEQUEUE_DELAYED);
+        k.task_mut(picked).on_rq = false;
+    }
+}
+
+/// The task becomes current: out of the tree, its slice protected.
+pub(crate) fn set_next_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    let now = k.now;
+    let Fair { params, rqs, entities, .. } = &mut k.fair;
+    let rq = &mut rqs[cpu.index()];
+    if entities[task.index()].on_rq {
+        rq.remove(entities, task);
+        rq.set_protect_slice(entities, task, params);
+    }
+    entities[task.index()].exec_start = now;
+    rq.curr = Some(task);
+    if rq.next == Some(task) {
+        rq.next = None;
+    }
+}
+
+/// The task stops being current: back into the tree if it is still queued.
+pub(crate) fn put_prev_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    update_curr(k, cpu);
+    let Fair { rqs, entities, .. } = &mut k.fair;
+    let rq = &mut rqs[cpu.index()];
+    if entities[task.index()].on_rq {
+        rq.insert(entities, task);
+    }
+    rq.curr = None;
+    if k.fair.entity(task).on_rq {
+        publish(k, cpu, task);
+    }
+}
+
+/// The tick found a fair task running.
+pub(crate) fn task_tick(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    update_curr(k, cpu);
+    publish(k, cpu, task);
+}
+
+/// `yield_task_fair`: an eligible task forfeits the rest of its slice.
+pub(crate) fn yield_task(k: &mut Kernel, cpu: CpuId) {
+    update_curr(k, cpu);
+    let Fair { rqs, entities, .. } = &mut k.fair;
+    let rq = &mut rqs[cpu.index()];
+    let Some(task) = rq.curr.filter(|_| rq.nr_queued > 1) else { return };
+    rq.next = None;
+    if rq.entity_eligible(entities, task) {
+        let entity = &mut entities[task.index()];
+        entity.vruntime = entity.deadline;
+        entity.deadline += entity.load.virtual_time(entity.slice) as i64;
+        rq.update_zero_vruntime(entities);
+    }
+}
+
+/// Takes a task's new weight and slice; the task is off the queue (`sched_change` dequeues around it).
+pub(crate) fn reweight(k: &mut Kernel, task: TaskId) {
+    let state = k.task(task);
+    let (weight, custom) = (state.weight, state.custom_slice);
+    let Fair { params, entities, .. } = &mut k.fair;
+    let entity = &mut entities[task.index()];
+    debug_assert!(!entity.on_rq);
+    if entity.load.weight != weight {
+        // Lag and relative deadline are in virtual time: rescale so that real time owed stays the same.
+        let rescale = |value: i64| value * i64::from(entity.load.weight) / i64::from(weight);
+        let (vlag, deadline) = (rescale(entity.vlag), rescale(entity.deadline));
+        entity.vlag = vlag;
+        if entity.rel_deadline {
+            entity.deadline = deadline;
+        }
+        entity.load = super::weight::Load::new(weight);
+    }
+    entity.custom_slice = custom > 0;
+    entity.slice = if custom > 0 { custom } else { params.base_slice };
+}
+
+/// `select_task_rq_fair`.
+pub(crate) fn select_task_rq(k: &mut Kernel, task: TaskId, wake_flags: u32) -> CpuId {
+    select::select_task_rq(k, task, wake_flags)
+}
+
+/// Publishes the rank of a queued task: its deadline against the queue's virtual time, in ns of virtual time.
+fn publish(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    if !k.trace.detail || k.task(task).class != Class::Fair {
+        return;
+    }
+    let average = k.fair.rqs[cpu.index()].avg_vruntime(&k.fair.entities);
+    let key = k.fair.entity(task).deadline - average;
+    k.publish_rank(cpu, task, key);
+}

@@ -1,0 +1,323 @@
+//! EEVDF's arithmetic on one run queue: weighted average, lag, eligibility, placement, pick.
+//!
+//! Pure: entities and a queue, no CPUs, no clock. The class functions that call it are in
+//! [`crate::fair::class`]. Names are those of kernel/sched/fair.c. The tree of Linux is a vector sorted by
+//! deadline here: with few tasks a queue that is faster, and the order (ties first come, first served) is
+//! the same.
+
+use super::params::{FairParams, Features};
+use super::weight::Load;
+use schedlab_model::TaskId;
+
+/// A task as the fair class sees it (`struct sched_entity`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FairEntity {
+    /// Weight.
+    pub(crate) load: Load,
+    /// Virtual run time in ns.
+    pub(crate) vruntime: i64,
+    /// Virtual deadline, relative to `vruntime` while `rel_deadline`.
+    pub(crate) deadline: i64,
+    /// Lag at the last dequeue, in virtual time.
+    pub(crate) vlag: i64,
+    /// Protected from preemption until this virtual time.
+    pub(crate) vprot: i64,
+    /// Slice in ns.
+    pub(crate) slice: u64,
+    /// The slice is the task's own.
+    pub(crate) custom_slice: bool,
+    /// On the queue (current and delayed included).
+    pub(crate) on_rq: bool,
+    /// Asleep, but still on the queue to burn off negative lag.
+    pub(crate) sched_delayed: bool,
+    /// `deadline` is relative.
+    pub(crate) rel_deadline: bool,
+    /// When it ran last, `exec_start`.
+    pub(crate) exec_start: u64,
+}
+
+/// What the search for the next task needs, in deadline order.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    deadline: i64,
+    vruntime: i64,
+    task: TaskId,
+}
+
+/// One CPU's queue (`struct cfs_rq`).
+#[derive(Default)]
+pub(crate) struct CfsRq {
+    /// Queued entities but the current one, by deadline.
+    nodes: Vec<Node>,
+    /// The current entity, if it is a fair task.
+    pub(crate) curr: Option<TaskId>,
+    /// Σ weight · (vruntime − `zero_vruntime`) over `nodes`.
+    sum_w_vruntime: i64,
+    /// Σ weight over `nodes`.
+    sum_weight: i64,
+    /// Reference point, follows the average (`min_vruntime` before 6.19; only rounding knows the difference).
+    zero_vruntime: i64,
+    /// Entities on the queue, current and delayed included (`nr_queued`).
+    pub(crate) nr_queued: u32,
+    /// Of them runnable (`h_nr_runnable`).
+    pub(crate) nr_runnable: u32,
+    /// Runnable with policy IDLE (`h_nr_idle`).
+    pub(crate) nr_idle: u32,
+    /// Entities with a custom slice.
+    nr_custom: u32,
+    /// Σ weight of all entities on the queue (`load.weight`).
+    pub(crate) load_weight: u64,
+    /// `cfs_rq->next`: whom a wake-up wants to run next.
+    pub(crate) next: Option<TaskId>,
+}
+
+impl CfsRq {
+    /// `entity_key`.
+    #[inline]
+    fn key(&self, vruntime: i64) -> i64 {
+        vruntime - self.zero_vruntime
+    }
+
+    /// Σ weight · key and Σ weight over everything on the queue.
+    #[inline]
+    fn sums(&self, entities: &[FairEntity]) -> (i64, i64) {
+        match self.curr.map(|curr| &entities[curr.index()]) {
+            Some(curr) if curr.on_rq => {
+                let weight = i64::from(curr.load.weight);
+                (self.sum_w_vruntime + self.key(curr.vruntime) * weight, self.sum_weight + weight)
+            }
+            _ => (self.sum_w_vruntime, self.sum_weight),
+        }
+    }
+
+    /// `avg_vruntime`: the virtual time V of the queue, rounded down.
+    pub(crate) fn avg_vruntime(&self, entities: &[FairEntity]) -> i64 {
+        let (sum, weight) = self.sums(entities);
+        if weight == 0 { self.zero_vruntime } else { self.zero_vruntime + sum.div_euclid(weight) }
+    }
+
+    /// `vruntime_eligible`: V ≥ vruntime, by multiplication.
+    #[inline]
+    fn vruntime_eligible((sum, weight): (i64, i64), key: i64) -> bool {
+        i128::from(sum) >= i128::from(key) * i128::from(weight)
+    }
+
+    /// `entity_eligible`.
+    pub(crate) fn entity_eligible(&self, entities: &[FairEntity], task: TaskId) -> bool {
+        Self::vruntime_eligible(self.sums(entities), self.key(entities[task.index()].vruntime))
+    }
+
+    /// `entity_lag`: how much virtual time the entity is owed, clamped to the larger of two slices and a tick.
+    pub(crate) fn entity_lag(&self, entities: &[FairEntity], task: TaskId, tick_ns: u64) -> i64 {
+        let entity = &entities[task.index()];
+        let limit = entity.load.virtual_time((2 * entity.slice).max(tick_ns)) as i64;
+        (self.avg_vruntime(entities) - entity.vruntime).clamp(-limit, limit)
+    }
+
+    /// `cfs_rq_min_slice`: shortest slice on the queue.
+    fn min_slice(&self, entities: &[FairEntity], params: &FairParams) -> u64 {
+        if self.nr_custom == 0 {
+            return params.base_slice;
+        }
+        let curr = self.curr.filter(|curr| entities[curr.index()].on_rq);
+        let all = self.nodes.iter().map(|node| node.task).chain(curr);
+        all.map(|task| entities[task.index()].slice).min().unwrap_or(params.base_slice)
+    }
+
+    /// Moves the reference point to the average, so that keys stay small (`update_zero_vruntime`).
+    pub(crate) fn update_zero_vruntime(&mut self, entities: &[FairEntity]) {
+        let delta = self.avg_vruntime(entities) - self.zero_vruntime;
+        self.sum_w_vruntime -= self.sum_weight * delta;
+        self.zero_vruntime += delta;
+    }
+
+    /// `update_deadline`: a new request when the old one is served. Whether it was.
+    pub(crate) fn update_deadline(entity: &mut FairEntity, params: &FairParams) -> bool {
+        if entity.vruntime < entity.deadline {
+            return false;
+        }
+        if !entity.custom_slice {
+            entity.slice = params.base_slice;
+        }
+        entity.deadline = entity.vruntime + entity.load.virtual_time(entity.slice) as i64;
+        true
+    }
+
+    /// `place_entity`: vruntime from the lag kept, inflated so that it is what was left after the entity's own
+    /// pull on the average; deadline one slice later, half a slice for new tasks.
+    pub(crate) fn place_entity(
+        &mut self,
+        entities: &mut [FairEntity],
+        task: TaskId,
+        initial: bool,
+        params: &FairParams,
+    ) {
+        let average = self.avg_vruntime(entities);
+        let (_, weight) = self.sums(entities);
+        let entity = &mut entities[task.index()];
+        if !entity.custom_slice {
+            entity.slice = params.base_slice;
+        }
+        let mut vslice = entity.load.virtual_time(entity.slice) as i64;
+        let mut lag = 0;
+        if params.has(Features::PLACE_LAG) && self.nr_queued > 0 && entity.vlag != 0 {
+            lag = entity.vlag * (weight + i64::from(entity.load.weight)) / weight.max(1);
+        }
+        entity.vruntime = average - lag;
+        if entity.rel_deadline {
+            entity.deadline += entity.vruntime;
+            entity.rel_deadline = false;
+            return;
+        }
+        if initial && params.has(Features::PLACE_DEADLINE_INITIAL) {
+            vslice /= 2;
+        }
+        entity.deadline = entity.vruntime + vslice;
+    }
+
+    /// `account_entity_enqueue` and, unless it is current, `__enqueue_entity`.
+    pub(crate) fn account_enqueue(&mut self, entities: &mut [FairEntity], task: TaskId) {
+        let entity = &mut entities[task.index()];
+        entity.on_rq = true;
+        self.nr_queued += 1;
+        self.load_weight += u64::from(entity.load.weight);
+        self.nr_custom += u32::from(entity.custom_slice);
+        if self.curr != Some(task) {
+            self.insert(entities, task);
+        }
+    }
+
+    /// `account_entity_dequeue` and, unless it is current, `__dequeue_entity`.
+    pub(crate) fn account_dequeue(&mut self, entities: &mut [FairEntity], task: TaskId) {
+        if self.curr != Some(task) {
+            self.remove(entities, task);
+        }
+        let entity = &mut entities[task.index()];
+        entity.on_rq = false;
+        self.nr_queued -= 1;
+        self.load_weight -= u64::from(entity.load.weight);
+        self.nr_custom -= u32::from(entity.custom_slice);
+    }
+
+    /// `__enqueue_entity`: into the tree.
+    pub(crate) fn insert(&mut self, entities: &[FairEntity], task: TaskId) {
+        let entity = &entities[task.index()];
+        let weight = i64::from(entity.load.weight);
+        self.sum_w_vruntime += self.key(entity.vruntime) * weight;
+        self.sum_weight += weight;
+        let at = self.nodes.partition_point(|node| node.deadline <= entity.deadline);
+        self.nodes.insert(at, Node { deadline: entity.deadline, vruntime: entity.vruntime, task });
+    }
+
+    /// `__dequeue_entity`: out of the tree.
+    pub(crate) fn remove(&mut self, entities: &[FairEntity], task: TaskId) {
+        let entity = &entities[task.index()];
+        let weight = i64::from(entity.load.weight);
+        self.sum_w_vruntime -= self.key(entity.vruntime) * weight;
+        self.sum_weight -= weight;
+        let first = self.nodes.partition_point(|node| node.deadline < entity.deadline);
+        let offset = self.nodes[first..].iter().position(|node| node.task == task);
+        self.nodes.remove(first + offset.expect("a queued entity is in the tree at its deadline"));
+    }
+
+    /// `set_protect_slice`: up to what virtual time the entity just picked runs unchallenged.
+    pub(crate) fn set_protect_slice(&self, entities: &mut [FairEntity], task: TaskId, params: &FairParams) {
+        let parity = params.has(Features::RUN_TO_PARITY);
+        let shortest = if parity { self.min_slice(entities, params) } else { params.normalized_base_slice };
+        let entity = &mut entities[task.index()];
+        let slice = shortest.min(entity.slice);
+        entity.vprot = entity.deadline;
+        if slice != entity.slice {
+            let end = entity.vruntime + entity.load.virtual_time(slice) as i64;
+            entity.vprot = entity.vprot.min(end);
+        }
+    }
+
+    /// `update_protect_slice`: the protection shrinks to the shortest slice now on the queue.
+    pub(crate) fn update_protect_slice(
+        &self,
+        entities: &mut [FairEntity],
+        task: TaskId,
+        params: &FairParams,
+    ) {
+        let slice = self.min_slice(entities, params);
+        let entity = &mut entities[task.index()];
+        let end = entity.vruntime + entity.load.virtual_time(slice) as i64;
+        entity.vprot = entity.vprot.min(end);
+    }
+
+    /// `pick_eevdf`: the earliest deadline among the eligible. With `protect` the current entity goes on while
+    /// its slice is protected.
+    pub(crate) fn pick_eevdf(
+        &self,
+        entities: &[FairEntity],
+        protect: bool,
+        params: &FairParams,
+    ) -> Option<TaskId> {
+        let curr = self.curr.filter(|curr| entities[curr.index()].on_rq);
+        if self.nr_queued == 1 {
+            return curr.or_else(|| self.nodes.first().map(|node| node.task));
+        }
+        let sums = self.sums(entities);
+        let eligible = |vruntime: i64| Self::vruntime_eligible(sums, self.key(vruntime));
+        if let Some(next) = self.next.filter(|_| params.has(Features::PICK_BUDDY)) {
+            let entity = &entities[next.index()];
+            if !entity.sched_delayed && eligible(entity.vruntime) {
+                return Some(next);
+            }
+        }
+        let curr = curr.map(|curr| (curr, &entities[curr.index()])).filter(|(_, c)| eligible(c.vruntime));
+        if let Some((task, entity)) = curr
+            && protect
+            && entity.protect_slice()
+        {
+            return Some(task);
+        }
+        let best = self.nodes.iter().find(|node| eligible(node.vruntime));
+        match (curr, best) {
+            (Some((task, entity)), Some(best)) if entity.deadline < best.deadline => Some(task),
+            (_, Some(best)) => Some(best.task),
+            (Some((task, _)), None) => Some(task),
+            // Rounding cannot leave everybody ineligible: the smallest vruntime is at most the average.
+            (None, None) => self.nodes.first().map(|node| node.task),
+        }
+    }
+
+    /// Tasks in the tree (the current one is not), by deadline.
+    pub(crate) fn queued(&self) -> impl DoubleEndedIterator<Item = TaskId> + '_ {
+        self.nodes.iter().map(|node| node.task)
+    }
+}
+
+impl FairEntity {
+    /// A new entity.
+    pub(crate) fn new(weight: u32, custom_slice: u64, params: &FairParams) -> FairEntity {
+        let slice = if custom_slice > 0 { custom_slice } else { params.base_slice };
+        FairEntity {
+            load: Load::new(weight),
+            vruntime: 0,
+            deadline: 0,
+            vlag: 0,
+            vprot: 0,
+            slice,
+            custom_slice: custom_slice > 0,
+            on_rq: false,
+            sched_delayed: false,
+            rel_deadline: false,
+            exec_start: 0,
+        }
+    }
+
+    /// `protect_slice`.
+    #[inline]
+    pub(crate) fn protect_slice(&self) -> bool {
+        self.vprot > self.vruntime
+    }
+
+    /// `cancel_protect_slice`.
+    pub(crate) fn cancel_protect_slice(&mut self) {
+        if self.protect_slice() {
+            self.vprot = self.vruntime;
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Who shares what, precomputed from the topology: CPU masks, cache members, scheduling domains.
+//!
+//! Domains are nested as in Linux: SMT, MC (last-level cache), PKG (node), NUMA (all). A level that adds
+//! no CPU is left out, as degenerate domains are in the kernel.
+
+use schedlab_model::topology::{Distance, Topology};
+use schedlab_model::{CpuId, CpuSet};
+
+/// A set of CPUs, as long as the machine needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CpuMask(Box<[u64]>);
+
+impl CpuMask {
+    /// No CPU, room for `count`.
+    pub(crate) fn new(count: usize) -> CpuMask {
+        CpuMask(vec![0; count.div_ceil(64)].into_boxed_slice())
+    }
+
+    /// The CPUs of `set` below `count`.
+    pub(crate) fn cut(set: &CpuSet, count: usize) -> CpuMask {
+        let mut mask = CpuMask::new(count);
+        set.iter().take_while(|cpu| cpu.index() < count).for_each(|cpu| mask.set(cpu));
+        mask
+    }
+
+    /// Whether the CPU is in.
+    #[inline]
+    pub(crate) fn contains(&self, cpu: CpuId) -> bool {
+        (self.0[cpu.index() / 64] >> (cpu.0 % 64)) & 1 == 1
+    }
+
+    /// Puts a CPU in.
+    #[inline]
+    pub(crate) fn set(&mut self, cpu: CpuId) {
+        self.0[cpu.index() / 64] |= 1 << (cpu.0 % 64);
+    }
+
+    /// Puts a CPU in or takes it out.
+    #[inline]
+    pub(crate) fn assign(&mut self, cpu: CpuId, value: bool) {
+        let bit = 1 << (cpu.0 % 64);
+        let word = &mut self.0[cpu.index() / 64];
+        *word = if value { *word | bit } else { *word & !bit };
+    }
+
+    /// Whether no CPU is in.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+
+    /// Number of CPUs.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// CPUs in rising order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(CpuId(index as u32 * 64 + bit))
+            })
+        })
+    }
+
+    /// The first CPU, at or after `start` and wrapping, that is in all three sets (`for_each_cpu_wrap`).
+    pub(crate) fn first_common_wrapping(&self, b: &CpuMask, c: &CpuMask, start: CpuId) -> Option<CpuId> {
+        let count = self.0.len();
+        let (word, bit) = (start.index() / 64, start.0 % 64);
+        for step in 0..=count {
+            let at = (word + step) % count;
+            let mut common = self.0[at] & b.0[at] & c.0[at];
+            if step == 0 {
+                common &= u64::MAX << bit;
+            } else if step == count {
+                common &= !(u64::MAX << bit);
+            }
+            if common != 0 {
+                return Some(CpuId(at as u32 * 64 + common.trailing_zeros()));
+            }
+        }
+        None
+    }
+}
+
+/// One scheduling domain of one CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Domain {
+    /// What its CPUs share.
+    pub(crate) level: Distance,
+    /// Position of its span in [`Domains::span`].
+    pub(crate) span: usize,
+    /// Its groups: spans of the level below, this CPU's own first.
+    pub(crate) groups: Box<[usize]>,
+}
+
+/// The machine's topology as scheduling needs it.
+pub(crate) struct Domains {
+    topology: Topology,
+    capacities: Vec<u32>,
+    spans: Vec<CpuMask>,
+    by_cpu: Vec<Vec<Domain>>,
+    llc_span: Vec<usize>,
+    core_span: Vec<usize>,
+    has_smt: bool,
+    asymmetric: bool,
+}
+
+impl Domains {
+    /// Precomputes everything.
+    pub(crate) fn new(topology: &Topology) -> Domains {
+        let count = topology.cpu_count();
+        let mut domains = Domains {
+            capacities: topology.cpus().iter().map(|cpu| cpu.capacity).collect(),
+            has_smt: topology.has_smt(),
+            asymmetric: topology.cpus().iter().any(|cpu| cpu.capacity != topology.cpus()[0].capacity),
+            topology: topology.clone(),
+            spans: Vec::new(),
+            by_cpu: Vec::new(),
+            llc_span: Vec::new(),
+            core_span: Vec::new(),
+        };
+        for cpu in (0..count).map(|cpu| CpuId(cpu as u32)) {
+            let nested = domains.nested_spans(cpu);
+            domains.core_span.push(nested[1]);
+            domains.llc_span.push(nested[2]);
+            let built = domains.build(cpu, &nested);
+            domains.by_cpu.push(built);
+        }
+        domains
+    }
+
+    /// Spans around a CPU: itself, core, cache, node, all.
+    fn nested_spans(&mut self, cpu: CpuId) -> [usize; 5] {
+        let count = self.topology.cpu_count();
+        let row = *self.topology.cpu(cpu);
+        let sets = [
+            CpuSet::single(cpu),
+            *self.topology.siblings(cpu),
+            self.topology.llcs()[row.llc as usize],
+            self.topology.nodes()[row.node as usize],
+            self.topology.all(),
+        ];
+        sets.map(|set| self.span_id(CpuMask::cut(&set, count)))
+    }
+
+    fn span_id(&mut self, mask: CpuMask) -> usize {
+        self.spans.iter().position(|span| *span == mask).unwrap_or_else(|| {
+            self.spans.push(mask);
+            self.spans.len() - 1
+        })
+    }
+
+    fn build(&mut self, cpu: CpuId, nested: &[usize; 5]) -> Vec<Domain> {
+        let levels = [Distance::Smt, Distance::Cache, Distance::Node, Distance::Remote];
+        let mut built = Vec::new();
+        let mut below = 0;
+        for (above, level) in (1..5).zip(levels) {
+            if nested[above] == nested[below] {
+                continue;
+            }
+            let members: Vec<CpuId> = self.spans[nested[above]].iter().collect();
+            let mut groups = vec![nested[below]];
+            for member in members {
+                if groups.iter().any(|&group| self.spans[group].contains(member)) {
+                    continue;
+                }
+                let id = self.nested_spans(member)[below];
+                groups.push(id);
+            }
+            debug_assert!(self.spans[nested[above]].contains(cpu));
+            built.push(Domain { level, span: nested[above], groups: groups.into() });
+            below = above;
+        }
+        built
+    }
+
+    /// Capacity of each CPU.
+    pub(crate) fn capacities(&self) -> &[u32] {
+        &self.capacities
+    }
+
+    /// The topology itself.
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// A CPU's domains, smallest first.
+    pub(crate) fn of(&self, cpu: CpuId) -> &[Domain] {
+        &self.by_cpu[cpu.index()]
+    }
+
+    /// A span by number.
+    pub(crate) fn span(&self, span: usize) -> &CpuMask {
+        &self.spans[span]
+    }
+
+    /// CPUs that share the last-level cache with this one.
+    pub(crate) fn llc(&self, cpu: CpuId) -> &CpuMask {
+        &self.spans[self.llc_span[cpu.index()]]
+    }
+
+    /// Threads of the CPU's core.
+    pub(crate) fn core(&self, cpu: CpuId) -> &CpuMask {
+        &self.spans[self.core_span[cpu.index()]]
+    }
+
+    /// `cpus_share_cache`.
+    #[inline]
+    pub(crate) fn share_cache(&self, a: CpuId, b: CpuId) -> bool {
+        self.llc_span[a.index()] == self.llc_span[b.index()]
+    }
+
+    /// Whether cores have several threads.
+    pub(crate) fn has_smt(&self) -> bool {
+        self.has_smt
+    }
+
+    /// Whether capacities differ.
+    pub(crate) fn is_asymmetric(&self) -> bool {
+        self.asymmetric
+    }
+
+    /// How far apart two CPUs are.
+    pub(crate) fn distance(&self, a: CpuId, b: CpuId) -> Distance {
+        self.topology.distance(a, b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_nest_and_degenerate_levels_are_left_out() {
+        let domains = Domains::new(&Topology::uniform(2, 1, 2, 2).expect("8 CPUs"));
+        let levels: Vec<Distance> = domains.of(CpuId(0)).iter().map(|domain| domain.level).collect();
+        assert_eq!(levels, [Distance::Smt, Distance::Cache, Distance::Remote]);
+        let sizes: Vec<usize> =
+            domains.of(CpuId(0)).iter().map(|domain| domains.span(domain.span).len()).collect();
+        assert_eq!(sizes, [2, 4, 8]);
+        assert!(domains.of(CpuId(5)).iter().all(|domain| domain.groups.len() == 2));
+        let single = Domains::new(&Topology::flat(1).expect("1 CPU"));
+        assert!(single.of(CpuId(0)).is_empty());
+    }
+
+    #[test]
+    fn search_wraps_around_within_all_sets() {
+        let mask = |cpus: &[u32]| {
+            let mut mask = CpuMask::new(130);
+            cpus.iter().for_each(|&cpu| mask.set(CpuId(cpu)));
+            mask
+        };
+        let (a, b, all) = (mask(&[1, 5, 70, 129]), mask(&[5, 70, 128]), CpuMask::cut(&CpuSet::ALL, 130));
+        let find = |start| a.first_common_wrapping(&b, &all, CpuId(start)).map(|cpu| cpu.0);
+        assert_eq!([find(0), find(6), find(71), find(128)], [Some(5), Some(70), Some(5), Some(5)]);
+        assert_eq!(a.first_common_wrapping(&mask(&[2]), &all, CpuId(0)), None);
+    }
+}

@@ -1,0 +1,426 @@
+//! The state all scheduling classes share: clock, CPUs, tasks, pending events, idle CPUs, costs.
+//!
+//! # The seam
+//! [`Kernel`] is what `struct rq`, `struct task_struct` and the timer code are in Linux, without policy.
+//! Classes are functions over `&mut Kernel`, named as in `struct sched_class`: [`crate::fair`] and
+//! [`crate::rt`] keep their run queues inside the kernel; [`crate::ext`] owns its state and gets the kernel
+//! lent for each call. [`crate::core`] decides when which class function is called and is the only one that
+//! switches tasks. A class changes who runs by its queues and by [`Kernel::resched_curr`]; it moves a queued
+//! task by dequeue, [`Kernel::set_task_cpu`], enqueue; it makes CPUs pay by [`Kernel::charge`].
+//! Nothing here knows a policy; what tasks do is in [`crate::behaviour`].
+
+mod costs;
+mod cpu;
+mod domains;
+mod task;
+
+pub(crate) use costs::{CostKind, CostTable};
+pub(crate) use cpu::{Cpu, Resched};
+pub(crate) use domains::{CpuMask, Domains};
+pub(crate) use task::{Class, Task, TaskState};
+
+use crate::fair::Fair;
+use crate::queue::EventQueue;
+use crate::rng::Rng;
+use crate::rt::Rt;
+use crate::trace::Trace;
+use schedlab_model::event::EventKind;
+use schedlab_model::machine::{KernelVersion, Preemption};
+use schedlab_model::{CpuId, CpuSet, Nanos, TaskId};
+use std::collections::BTreeSet;
+
+/// Events a CPU owns, as offsets of its slots in the event queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CpuEvent {
+    /// The current task has done what it was doing.
+    Resume = 0,
+    /// The periodic tick.
+    Tick = 1,
+    /// `need_resched` is acted upon: the reschedule interrupt arrived, or the kernel is left.
+    Resched = 2,
+    /// A periodic load balance is due on an idle CPU (nohz), or another deferred pass.
+    Balance = 3,
+}
+
+const CPU_SLOTS: usize = 4;
+
+/// What an event-queue slot stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// A CPU's own event.
+    Cpu(CpuId, CpuEvent),
+    /// The earliest of the ext class's timers.
+    ExtTimer,
+    /// A device's next arrival.
+    Device(usize),
+    /// A task's timer: sleep, timeout or start.
+    Task(TaskId),
+}
+
+/// The simulated kernel without its policies. See the module's text for the rules.
+pub(crate) struct Kernel {
+    /// Simulated time in ns since the start.
+    pub(crate) now: u64,
+    /// The CPU whose code runs now; wake-ups and reschedules from here to others cost an interrupt.
+    pub(crate) this_cpu: CpuId,
+    /// Which kernel is modelled.
+    pub(crate) version: KernelVersion,
+    /// Its preemption model.
+    pub(crate) preemption: Preemption,
+    /// Length of a tick in ns.
+    pub(crate) tick_ns: u64,
+    /// All CPUs.
+    pub(crate) cpus: Vec<Cpu>,
+    /// All tasks ever made; row 0 is idle.
+    pub(crate) tasks: Vec<Task>,
+    /// Affinity masks by task, cut to the machine's CPUs.
+    pub(crate) allowed: Vec<CpuMask>,
+    /// CPUs whose current task is idle and that have no task queued.
+    pub(crate) idle_mask: CpuMask,
+    /// Who shares what.
+    pub(crate) domains: Domains,
+    /// The fair class's run queues and knobs.
+    pub(crate) fair: Fair,
+    /// The real-time class's run queues.
+    pub(crate) rt: Rt,
+    /// What goes out.
+    pub(crate) trace: Trace,
+    /// Randomness of costs.
+    pub(crate) rng: Rng,
+    costs: CostTable,
+    queue: EventQueue,
+    device_slots: usize,
+    ext_timers: BTreeSet<(u64, u32)>,
+}
+
+/// What a kernel is made from.
+pub(crate) struct KernelParts {
+    pub(crate) version: KernelVersion,
+    pub(crate) preemption: Preemption,
+    pub(crate) hz: u32,
+    pub(crate) costs: CostTable,
+    pub(crate) domains: Domains,
+    pub(crate) fair: Fair,
+    pub(crate) rt: Rt,
+    pub(crate) device_count: usize,
+    pub(crate) rng: Rng,
+}
+
+impl Kernel {
+    /// A kernel at time 0 with every CPU idle and only the idle task.
+    pub(crate) fn new(parts: KernelParts) -> Kernel {
+        let KernelParts { version, preemption, hz, costs, domains, fair, rt, device_count, rng } = parts;
+        let cpus: Vec<Cpu> = domains.capacities().iter().map(|&capacity| Cpu::new(capacity)).collect();
+        let mut idle_mask = CpuMask::new(cpus.len());
+        (0..cpus.len()).for_each(|cpu| idle_mask.set(CpuId(cpu as u32)));
+        let mut kernel = Kernel {
+            now: 0,
+            this_cpu: CpuId(0),
+            version,
+            preemption,
+            tick_ns: 1_000_000_000 / u64::from(hz),
+            allowed: vec![idle_mask.clone()],
+            tasks: vec![Task::idle()],
+            cpus,
+            idle_mask,
+            domains,
+            fair,
+            rt,
+            trace: Trace::default(),
+            rng,
+            costs,
+            queue: EventQueue::default(),
+            device_slots: device_count,
+            ext_timers: BTreeSet::new(),
+        };
+        let slots = kernel.slot(Slot::Task(TaskId(1)));
+        kernel.queue.reserve_slots(slots);
+        kernel
+    }
+
+    /// Number of CPUs.
+    #[inline]
+    pub(crate) fn cpu_count(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// One CPU.
+    #[inline]
+    pub(crate) fn cpu(&self, cpu: CpuId) -> &Cpu {
+        &self.cpus[cpu.index()]
+    }
+
+    /// One CPU, to change.
+    #[inline]
+    pub(crate) fn cpu_mut(&mut self, cpu: CpuId) -> &mut Cpu {
+        &mut self.cpus[cpu.index()]
+    }
+
+    /// One task.
+    #[inline]
+    pub(crate) fn task(&self, task: TaskId) -> &Task {
+        &self.tasks[task.index()]
+    }
+
+    /// One task, to change.
+    #[inline]
+    pub(crate) fn task_mut(&mut self, task: TaskId) -> &mut Task {
+        &mut self.tasks[task.index()]
+    }
+
+    /// Whether the task may run on the CPU.
+    #[inline]
+    pub(crate) fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
+        self.allowed[task.index()].contains(cpu)
+    }
+
+    /// Whether the task is on its CPU now.
+    #[inline]
+    pub(crate) fn is_running(&self, task: TaskId) -> bool {
+        self.cpu(self.task(task).cpu).curr == task
+    }
+
+    /// `available_idle_cpu`: nothing runs or waits there.
+    #[inline]
+    pub(crate) fn is_idle_cpu(&self, cpu: CpuId) -> bool {
+        let state = self.cpu(cpu);
+        state.curr.is_idle() && state.nr_running == 0
+    }
+
+    /// Adds a task in state New; its id is the next free one.
+    pub(crate) fn add_task(&mut self, task: Task, affinity: &CpuSet) -> TaskId {
+        let id = TaskId(self.tasks.len() as u32);
+        self.fair.add_entity(&task);
+        self.tasks.push(task);
+        self.allowed.push(CpuMask::new(0));
+        self.set_allowed(id, affinity);
+        let slots = self.slot(Slot::Task(TaskId(id.0 + 1)));
+        self.queue.reserve_slots(slots);
+        id
+    }
+
+    /// Sets the affinity mask; a mask without any CPU of this machine allows all, as cpusets fall back.
+    pub(crate) fn set_allowed(&mut self, task: TaskId, affinity: &CpuSet) {
+        let mut mask = CpuMask::cut(affinity, self.cpus.len());
+        if mask.is_empty() {
+            mask = CpuMask::cut(&CpuSet::ALL, self.cpus.len());
+        }
+        self.tasks[task.index()].nr_allowed = mask.len() as u32;
+        self.allowed[task.index()] = mask;
+    }
+
+    /// Moves a task that is on no queue to another CPU and says so.
+    pub(crate) fn set_task_cpu(&mut self, task: TaskId, to: CpuId) {
+        let from = self.task(task).cpu;
+        if from == to {
+            return;
+        }
+        self.task_mut(task).cpu = to;
+        if self.task(task).state != TaskState::New {
+            self.task_mut(task).migrations += 1;
+            self.trace.emit(self.now, self.this_cpu, EventKind::Migrate { task, from, to });
+        }
+    }
+
+    /// `add_nr_running`/`sub_nr_running`, and whether the CPU counts as idle.
+    #[inline]
+    pub(crate) fn add_nr_running(&mut self, cpu: CpuId, change: i32) {
+        let state = &mut self.cpus[cpu.index()];
+        state.nr_running = state.nr_running.wrapping_add_signed(change);
+        if state.curr.is_idle() {
+            let idle = state.nr_running == 0;
+            self.idle_mask.assign(cpu, idle);
+        }
+    }
+
+    /// Draws a cost.
+    #[inline]
+    pub(crate) fn cost(&mut self, kind: CostKind) -> u64 {
+        self.costs.draw(kind, &mut self.rng)
+    }
+
+    /// The CPU spends `ns` in the kernel from now on (or after what it already has to do there): the current
+    /// task's own work waits, and nothing preempts before.
+    pub(crate) fn charge(&mut self, cpu: CpuId, ns: u64) {
+        let state = &mut self.cpus[cpu.index()];
+        state.kernel_until = state.kernel_until.max(self.now) + ns;
+        state.overhead += ns;
+        let slot = self.slot(Slot::Cpu(cpu, CpuEvent::Resume));
+        if let Some(due) = self.queue.time_of(slot) {
+            self.queue.arm(slot, due + ns);
+        }
+    }
+
+    /// Brings the current task's progress up to now.
+    #[inline]
+    pub(crate) fn settle(&mut self, cpu: CpuId) {
+        let state = &mut self.cpus[cpu.index()];
+        let elapsed = self.now - state.settled_at;
+        state.settled_at = self.now;
+        let burnt = elapsed.min(state.overhead);
+        state.overhead -= burnt;
+        let task = &mut self.tasks[state.curr.index()];
+        let done = ((elapsed - burnt) * u64::from(state.capacity)) >> 10;
+        task.work_left = task.work_left.saturating_sub(done);
+    }
+
+    /// Arms the event at which the current task will have done its overhead and its work.
+    #[inline]
+    pub(crate) fn arm_resume(&mut self, cpu: CpuId) {
+        let state = &mut self.cpus[cpu.index()];
+        state.settled_at = self.now;
+        let work = self.tasks[state.curr.index()].work_left;
+        let wall =
+            if state.capacity == 1024 { work } else { (work << 10).div_ceil(u64::from(state.capacity)) };
+        let due = self.now + state.overhead + wall;
+        self.arm(Slot::Cpu(cpu, CpuEvent::Resume), due);
+    }
+
+    /// `resched_curr`: the CPU will look for another task as soon as it can.
+    pub(crate) fn resched_curr(&mut self, cpu: CpuId) {
+        if self.cpu(cpu).resched == Resched::Now {
+            return;
+        }
+        self.cpu_mut(cpu).resched = Resched::Now;
+        let mut at = self.now;
+        if cpu != self.this_cpu {
+            at += self.cost(CostKind::Ipi);
+        }
+        if self.cpu(cpu).curr.is_idle() {
+            at = at.max(self.cpu(cpu).kernel_until) + self.cost(CostKind::IdleExit);
+        }
+        let at = at.max(self.cpu(cpu).kernel_until);
+        self.arm(Slot::Cpu(cpu, CpuEvent::Resched), at);
+    }
+
+    /// `resched_curr_lazy`: under lazy preemption a running task goes on until it leaves the kernel anyway
+    /// (its own call, an interrupt) or the tick finds the mark.
+    pub(crate) fn resched_curr_lazy(&mut self, cpu: CpuId) {
+        if self.preemption != Preemption::Lazy || self.cpu(cpu).curr.is_idle() {
+            return self.resched_curr(cpu);
+        }
+        if self.cpu(cpu).resched == Resched::None {
+            self.cpu_mut(cpu).resched = Resched::Lazy;
+            if cpu == self.this_cpu {
+                self.leave_kernel(cpu);
+            }
+        }
+    }
+
+    /// The CPU is about to return from the kernel: acts on a pending reschedule mark.
+    pub(crate) fn leave_kernel(&mut self, cpu: CpuId) {
+        if self.cpu(cpu).resched == Resched::Lazy {
+            let at = self.now.max(self.cpu(cpu).kernel_until);
+            self.arm(Slot::Cpu(cpu, CpuEvent::Resched), at);
+        }
+    }
+
+    /// Arms an event.
+    #[inline]
+    pub(crate) fn arm(&mut self, slot: Slot, at: u64) {
+        let slot = self.slot(slot);
+        self.queue.arm(slot, at);
+    }
+
+    /// Drops an event.
+    #[inline]
+    pub(crate) fn cancel(&mut self, slot: Slot) {
+        let slot = self.slot(slot);
+        self.queue.cancel(slot);
+    }
+
+    /// Whether an event is pending.
+    #[inline]
+    pub(crate) fn is_armed(&self, slot: Slot) -> bool {
+        self.queue.time_of(self.slot(slot)).is_some()
+    }
+
+    /// Time of the next event.
+    #[inline]
+    pub(crate) fn next_event_time(&self) -> Option<u64> {
+        self.queue.next_time()
+    }
+
+    /// Takes the next event and sets the clock to it.
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Slot> {
+        let (time, slot) = self.queue.pop()?;
+        debug_assert!(time >= self.now, "time runs backwards");
+        self.now = time;
+        Some(self.slot_meaning(slot))
+    }
+
+    /// Starts (or moves) one of the ext class's timers; `token` is the class's own number for it. At `at`
+    /// the core calls `Ext::timer_expired(kernel, token)`.
+    pub(crate) fn arm_ext_timer(&mut self, token: u32, at: u64) {
+        self.ext_timers.retain(|(_, other)| *other != token);
+        self.ext_timers.insert((at, token));
+        self.arm_first_ext_timer();
+    }
+
+    /// Drops one of the ext class's timers.
+    pub(crate) fn cancel_ext_timer(&mut self, token: u32) {
+        self.ext_timers.retain(|(_, other)| *other != token);
+        self.arm_first_ext_timer();
+    }
+
+    /// Takes an ext timer that is due.
+    pub(crate) fn due_ext_timer(&mut self) -> Option<u32> {
+        let (at, token) = *self.ext_timers.first()?;
+        let due = at <= self.now;
+        if due {
+            self.ext_timers.pop_first();
+        }
+        self.arm_first_ext_timer();
+        due.then_some(token)
+    }
+
+    fn arm_first_ext_timer(&mut self) {
+        match self.ext_timers.first() {
+            Some(&(at, _)) => self.arm(Slot::ExtTimer, at.max(self.now)),
+            None => self.cancel(Slot::ExtTimer),
+        }
+    }
+
+    #[inline]
+    fn slot(&self, slot: Slot) -> usize {
+        let devices = self.cpus.len() * CPU_SLOTS + 1;
+        match slot {
+            Slot::Cpu(cpu, event) => cpu.index() * CPU_SLOTS + event as usize,
+            Slot::ExtTimer => devices - 1,
+            Slot::Device(device) => devices + device,
+            Slot::Task(task) => devices + self.device_slots + task.index(),
+        }
+    }
+
+    #[inline]
+    fn slot_meaning(&self, slot: usize) -> Slot {
+        let devices = self.cpus.len() * CPU_SLOTS + 1;
+        if slot < devices - 1 {
+            let event = match slot % CPU_SLOTS {
+                0 => CpuEvent::Resume,
+                1 => CpuEvent::Tick,
+                2 => CpuEvent::Resched,
+                _ => CpuEvent::Balance,
+            };
+            Slot::Cpu(CpuId((slot / CPU_SLOTS) as u32), event)
+        } else if slot < devices {
+            Slot::ExtTimer
+        } else if slot < devices + self.device_slots {
+            Slot::Device(slot - devices)
+        } else {
+            Slot::Task(TaskId((slot - devices - self.device_slots) as u32))
+        }
+    }
+
+    /// Publishes the key a class ranks a task by, for pictures.
+    #[inline]
+    pub(crate) fn publish_rank(&mut self, cpu: CpuId, task: TaskId, key: i64) {
+        self.trace.emit_detail(self.now, cpu, || EventKind::Rank { task, key });
+    }
+
+    /// Now, as the model's type.
+    pub(crate) fn now_nanos(&self) -> Nanos {
+        Nanos(self.now)
+    }
+}

@@ -1,0 +1,164 @@
+//! One task: what `struct task_struct` keeps for scheduling, with each class's own part embedded.
+
+use crate::rt::RtEntity;
+use schedlab_model::policy::WEIGHT_IDLE;
+use schedlab_model::{CpuId, Nice, Policy, TaskAttributes, TaskId};
+
+/// Scheduling classes in the order of Linux's linker script, weakest first: ext is below fair, which
+/// matters only under `SCX_OPS_SWITCH_PARTIAL`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// Nothing to run.
+    Idle,
+    /// A BPF object decides.
+    Ext,
+    /// EEVDF.
+    Fair,
+    /// FIFO and RR.
+    Rt,
+}
+
+/// Life of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskState {
+    /// Not yet started.
+    New,
+    /// Running or waiting for a CPU.
+    Runnable,
+    /// Waiting for something.
+    Sleeping,
+    /// Ended.
+    Dead,
+}
+
+/// A task.
+pub(crate) struct Task {
+    /// Its state; a sleeping fair task may still be on its queue (`sched_delayed`).
+    pub(crate) state: TaskState,
+    /// Its class.
+    pub(crate) class: Class,
+    /// On a run queue (running included), as `p->on_rq`.
+    pub(crate) on_rq: bool,
+    /// Its CPU, or the last one.
+    pub(crate) cpu: CpuId,
+    /// Where it ran last, for cache warmth; `None` before its first run.
+    pub(crate) last_ran: Option<CpuId>,
+    /// Policy.
+    pub(crate) policy: Policy,
+    /// Nice value.
+    pub(crate) nice: Nice,
+    /// 1 to 99, 0 outside the real-time class.
+    pub(crate) rt_priority: u8,
+    /// Weight in the fair class, unscaled.
+    pub(crate) weight: u32,
+    /// Size of the affinity mask.
+    pub(crate) nr_allowed: u32,
+    /// ns of work at capacity 1024 left of what it does now.
+    pub(crate) work_left: u64,
+    /// Custom slice in ns, 0 for none.
+    pub(crate) custom_slice: u64,
+    /// Belongs to what is measured.
+    pub(crate) target: bool,
+    /// Kernel thread.
+    pub(crate) kernel_thread: bool,
+    /// Tasks of one process share this number.
+    pub(crate) process: u32,
+    /// Who forked it, idle for the workload's own tasks.
+    pub(crate) parent: TaskId,
+    /// Row of the workload it is made from.
+    pub(crate) spec: u32,
+    /// When it was put on its CPU last, for `task_hot` and sums.
+    pub(crate) exec_start: u64,
+    /// CPU time, kernel overhead on its account included.
+    pub(crate) sum_exec: u64,
+    /// `sum_exec` when it was put on its CPU last.
+    pub(crate) prev_sum_exec: u64,
+    /// When it became runnable without running; `None` otherwise.
+    pub(crate) queued_since: Option<u64>,
+    /// Runnable but waiting, in all.
+    pub(crate) run_delay: u64,
+    /// Longest such wait.
+    pub(crate) run_delay_max: u64,
+    /// Switches away while asleep.
+    pub(crate) nvcsw: u64,
+    /// Switches away while runnable.
+    pub(crate) nivcsw: u64,
+    /// Moves between CPUs.
+    pub(crate) migrations: u64,
+    /// Partner statistics of `wake_wide`: whom it woke last, how often that changed, when it decayed.
+    pub(crate) last_wakee: TaskId,
+    pub(crate) wakee_flips: u32,
+    pub(crate) wakee_flip_decay: u64,
+    /// `p->recent_used_cpu`.
+    pub(crate) recent_used_cpu: CpuId,
+    /// The real-time class's part.
+    pub(crate) rt: RtEntity,
+}
+
+impl Task {
+    /// The idle task.
+    pub(crate) fn idle() -> Task {
+        let mut task = Task::new(&TaskAttributes::default(), TaskId::IDLE, 0);
+        task.class = Class::Idle;
+        task.state = TaskState::Runnable;
+        task
+    }
+
+    /// A new task with these attributes.
+    pub(crate) fn new(attributes: &TaskAttributes, parent: TaskId, spec: u32) -> Task {
+        let mut task = Task {
+            state: TaskState::New,
+            class: Class::Fair,
+            on_rq: false,
+            cpu: CpuId(0),
+            last_ran: None,
+            policy: Policy::Normal,
+            nice: Nice::ZERO,
+            rt_priority: 0,
+            weight: 1024,
+            nr_allowed: 0,
+            work_left: 0,
+            custom_slice: 0,
+            target: false,
+            kernel_thread: attributes.kernel_thread,
+            process: 0,
+            parent,
+            spec,
+            exec_start: 0,
+            sum_exec: 0,
+            prev_sum_exec: 0,
+            queued_since: None,
+            run_delay: 0,
+            run_delay_max: 0,
+            nvcsw: 0,
+            nivcsw: 0,
+            migrations: 0,
+            last_wakee: TaskId::IDLE,
+            wakee_flips: 0,
+            wakee_flip_decay: 0,
+            recent_used_cpu: CpuId(0),
+            rt: RtEntity::default(),
+        };
+        task.set_attributes(attributes);
+        task
+    }
+
+    /// Takes policy, nice, priority and slice; the class follows from the policy (ext is the core's choice).
+    pub(crate) fn set_attributes(&mut self, attributes: &TaskAttributes) {
+        self.policy = attributes.policy;
+        self.nice = attributes.nice;
+        self.rt_priority = attributes.rt_priority;
+        self.custom_slice = attributes.slice.map_or(0, |slice| slice.0);
+        self.weight = if self.policy == Policy::Idle { WEIGHT_IDLE } else { self.nice.weight() };
+        self.class = match self.policy {
+            Policy::Fifo | Policy::Rr | Policy::Deadline => Class::Rt,
+            _ => Class::Fair,
+        };
+    }
+
+    /// `task_has_idle_policy`.
+    #[inline]
+    pub(crate) fn has_idle_policy(&self) -> bool {
+        self.policy == Policy::Idle
+    }
+}
