@@ -334,7 +334,7 @@ impl<'a> Table<'a> {
         if interval.largest() <= relevant {
             return Verdict::NoDifference { below: interval.largest().exp_m1().max(settings.min_effect) };
         }
-        Verdict::CannotTell { more: more(&interval, margin, relevant, pairs), reason: None }
+        Verdict::CannotTell { more: more(&interval, relevant, pairs), reason: None }
     }
 
     fn guard(&self, candidate: usize, guard: &Guard) -> GuardResult {
@@ -396,14 +396,10 @@ impl<'a> Table<'a> {
     }
 }
 
-/// How much more would decide: enough for the interval to exclude equality if the estimate is right, or
-/// to lie within what does not matter.
-fn more(interval: &LogInterval, margin: f64, relevant: f64, pairs: u32) -> Option<More> {
-    let wanted = if interval.estimate.abs() > margin {
-        interval.estimate.abs()
-    } else {
-        (relevant - interval.estimate.abs()).max(relevant / 2.0)
-    };
+/// How much more would decide, whichever comes first: the interval excludes equality if the estimate is
+/// right, or it lies within what does not matter.
+fn more(interval: &LogInterval, relevant: f64, pairs: u32) -> Option<More> {
+    let wanted = interval.estimate.abs().max(relevant - interval.estimate.abs());
     let factor = (interval.half_width() / wanted).powi(2).max(1.0 + 1.0 / f64::from(pairs.max(1)));
     let missing = |have: f64| (have * (factor - 1.0)).ceil().max(1.0);
     // Recordings help where works differ; runs of the same work where they scatter.

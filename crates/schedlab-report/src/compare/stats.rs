@@ -231,7 +231,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -241,12 +241,12 @@ impl Random {
 
     /// A number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }
 
     /// A number in (0, 1).
     pub fn unit(&mut self) -> f64 {
-        ((self.next() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+        ((self.bits() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn one_work_gives_about_the_t_interval() {
         let differences = vec![0.1, 0.2, 0.15, 0.05, 0.12];
-        let found = interval(&[differences.clone()], 0.05, 1).expect("five pairs");
+        let found = interval(std::slice::from_ref(&differences), 0.05, 1).expect("five pairs");
         let half = 2.776_4 * (variance(&differences) / 5.0).sqrt();
         assert!((found.estimate - 0.124).abs() < 1e-12);
         assert!((found.half_width() / half - 1.0).abs() < 0.1, "{found:?} against {half}");

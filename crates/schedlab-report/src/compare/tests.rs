@@ -217,7 +217,7 @@ fn a_guard_decides_who_may_win() {
     let use_it = |name: &str| Overall::Use { candidate: name.to_owned(), usable_here: None };
     assert_eq!(overall(&[]), use_it("c1"));
     let guard: Guard = "throughput>=-3%".parse().expect("a guard");
-    assert_eq!(overall(&[guard.clone()]), use_it("c2"));
+    assert_eq!(overall(std::slice::from_ref(&guard)), use_it("c2"));
     let comparison = check(3, &runs, &[guard], None).expect("comparable");
     assert_eq!(comparison.row("c1").expect("a row").guards[0].status, GuardStatus::Broken);
     let absent: Guard = "deadlines_met>=-1%".parse().expect("a guard");
