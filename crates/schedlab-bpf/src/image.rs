@@ -129,6 +129,23 @@ pub struct KconfigExtern {
     pub set: bool,
 }
 
+/// A global variable of a data section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Global {
+    /// Name of the C variable.
+    pub name: String,
+    /// The `Var` type in the object's BTF.
+    pub var: u32,
+    /// Its type in the object's BTF.
+    pub type_id: u32,
+    /// Index into [`ObjectImage::maps`].
+    pub map: usize,
+    /// Bytes from the start of the section.
+    pub offset: u32,
+    /// Bytes.
+    pub size: u32,
+}
+
 /// A `struct_ops` variable, e.g. `struct sched_ext_ops vtime_ops`.
 #[derive(Clone, Debug, Default)]
 pub struct StructOpsImage {
@@ -161,6 +178,8 @@ pub struct ObjectImage {
     pub ksym_vars: Vec<(u32, String)>,
     /// Configuration values that the object reads; see [`ObjectImage::set_kconfig`].
     pub kconfig: Vec<KconfigExtern>,
+    /// Global variables whose place is known, by map, then offset.
+    pub globals: Vec<Global>,
     /// The object's own BTF.
     pub btf: Btf,
 }

@@ -10,3 +10,4 @@ pub mod image;
 mod jit;
 pub mod maps;
 pub mod memory;
+pub mod object;

@@ -243,6 +243,7 @@ impl Reader<'_> {
         }
         let mut values = Vec::new();
         let mut next = 0i64;
+        let start = self.at;
         while !self.accept("}") {
             let name = self.identifier().ok_or_else(|| self.error("expected an enumerator"))?;
             let value = if self.accept("=") { self.expression()? } else { next };
@@ -253,8 +254,7 @@ impl Reader<'_> {
                 return Err(self.error("expected `,` or `}`"));
             }
         }
-        // A value with the top bit set is written as an unsigned constant here; -1 stays signed.
-        let unsigned = values.iter().any(|(_, v)| *v < i64::from(i32::MIN));
+        let unsigned = self.tokens[start..self.at].iter().any(|t| is_unsigned_literal(t));
         Ok(self.builder.define_enum(&name, &values, unsigned))
     }
 
@@ -389,6 +389,11 @@ impl Reader<'_> {
 
 fn is_integer_word(word: &str) -> bool {
     matches!(word, "char" | "short" | "int" | "long" | "signed" | "unsigned")
+}
+
+/// Written with a `U`, or beyond the signed range.
+fn is_unsigned_literal(word: &str) -> bool {
+    literal(word).is_some_and(|v| v < 0 || word.contains(['u', 'U']))
 }
 
 fn literal(word: &str) -> Option<i64> {
