@@ -4,9 +4,15 @@
 //! `schedlab_model`; who makes the runs is behind its `Machine` trait.
 
 pub mod compare;
+pub mod json;
+pub mod kernel_table;
 pub mod metrics;
 pub mod objective;
+pub mod result;
+pub mod text;
+mod units;
 
 pub use compare::{Comparison, ComparisonInput, Sample, compare};
 pub use metrics::MetricsCollector;
 pub use objective::{Guard, Objective};
+pub use result::ResultFile;

@@ -3,6 +3,7 @@
 //! Reads the text of both, and turns a metric's value into the quantity whose ratio is compared. The
 //! statistics are in [`crate::compare`].
 
+use crate::result::RunRecord;
 use schedlab_model::metric::{Direction, Metric, RunMetrics};
 use schedlab_model::time::Nanos;
 use std::fmt;
@@ -134,6 +135,11 @@ impl Objective {
                 run.custom.as_ref().filter(|(given, _)| given == name).map(|(_, value)| *value)
             }
         }
+    }
+
+    /// The number of one run of a result file.
+    pub fn value_of_record(&self, run: &RunRecord) -> Option<f64> {
+        run.values.get(self.key()).copied()
     }
 
     /// Whether the ratio is taken of what is missing to 1 instead of the value. 99.0 and 99.9 % of

@@ -26,6 +26,9 @@ const ROBUST_SHARE_MIN: f64 = 0.8;
 /// Fewer pairs decide nothing: three runs of something that jumps between two values often look equal, and
 /// then seem to have no spread at all.
 const PAIRS_MIN: u32 = 4;
+/// Part of the allowed error that intervals use: the rest is eaten by the bootstrap's own scatter and by
+/// values that come in steps (measured by the A/A test).
+const ALPHA_USED: f64 = 0.8;
 /// "This many more" beyond which saying a number promises too much.
 const MORE_MAX: u32 = 200;
 
@@ -207,7 +210,7 @@ type Key = (usize, u64);
 impl<'a> Table<'a> {
     fn new(input: &'a ComparisonInput<'a>) -> Table<'a> {
         let others = input.candidates.len().saturating_sub(1).max(1);
-        Table { input, alpha: (1.0 - input.settings.confidence) / others as f64 }
+        Table { input, alpha: ALPHA_USED * (1.0 - input.settings.confidence) / others as f64 }
     }
 
     fn samples(&self, candidate: usize) -> impl Iterator<Item = &Sample<'a>> {
@@ -328,6 +331,10 @@ impl<'a> Table<'a> {
         let margin = settings.min_effect.max(resolution).ln_1p().max(floor);
         let relevant = settings.relevant_effect.max(2.0 * resolution).ln_1p();
         if interval.excludes_zero() && interval.estimate.abs() > margin {
+            if !interval.works_agree {
+                let reason = "the recordings disagree".to_owned();
+                return Verdict::CannotTell { more: Some(More::Recordings(3)), reason: Some(reason) };
+            }
             let lower = self.input.objective.direction() == Direction::Lower;
             return if (interval.estimate < 0.0) == lower { Verdict::Better } else { Verdict::Worse };
         }

@@ -12,6 +12,10 @@ const SHAPE_TAIL: f64 = 0.025;
 /// The normal quantile of that tail.
 const SHAPE_Z: f64 = 1.959_963_985;
 
+/// From this many works on, the interval speaks of works like these; below, of these works alone. Two or
+/// three differing works say next to nothing of others, and would hide what is plain in each of them.
+pub const WORKS_RANDOM_MIN: usize = 4;
+
 /// A ratio's logarithm with an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogInterval {
@@ -23,6 +27,8 @@ pub struct LogInterval {
     pub high: f64,
     /// Share of the variance that comes from works differing, not from runs of one work.
     pub between_share: f64,
+    /// Whether the mean of every work lies on the same side of equality.
+    pub works_agree: bool,
 }
 
 impl LogInterval {
@@ -62,25 +68,32 @@ pub fn interval(works: &[Vec<f64>], alpha: f64, seed: u64) -> Option<LogInterval
     }
     let means: Vec<f64> = works.iter().map(|pairs| mean(pairs)).collect();
     let estimate = mean(&means);
-    let spread = Spread::of(&works, &means);
+    let full = Spread::of(&works, &means);
+    let random_works = works.len() >= WORKS_RANDOM_MIN;
+    let spread = if random_works { full } else { Spread { between: 0.0, ..full } };
+    let works_agree = means.iter().all(|mean| (*mean > 0.0) == (estimate > 0.0));
+    let between_share = if full.total() > 0.0 { full.between / full.total() } else { 0.0 };
     if spread.total() <= 0.0 {
-        return Some(LogInterval { estimate, low: estimate, high: estimate, between_share: 0.0 });
+        return Some(LogInterval { estimate, low: estimate, high: estimate, between_share, works_agree });
     }
-    let mut resampled = resample(&works, seed);
+    let mut resampled = resample(&works, random_works, seed);
     resampled.sort_unstable_by(f64::total_cmp);
     let at = |share: f64| resampled[((RESAMPLES - 1) as f64 * share).round() as usize];
     // The bootstrap's own variance is too small by (n-1)/n at the level it resamples.
-    let levels = if works.len() > 1 { works.len() } else { works[0].len() } as f64;
+    let pairs = works.iter().map(|pairs| pairs.len()).sum::<usize>() as f64 / works.len() as f64;
+    let levels = if random_works { works.len() as f64 } else { pairs.max(1.5) };
     let expand = (levels / (levels - 1.0)).sqrt() * t_quantile(alpha / 2.0, spread.degrees()) / SHAPE_Z;
     Some(LogInterval {
         estimate,
         low: estimate - expand * (estimate - at(SHAPE_TAIL)).max(0.0),
         high: estimate + expand * (at(1.0 - SHAPE_TAIL) - estimate).max(0.0),
-        between_share: spread.between / spread.total(),
+        between_share,
+        works_agree,
     })
 }
 
 /// Variance of the estimate by level.
+#[derive(Clone, Copy)]
 struct Spread {
     between: f64,
     between_degrees: f64,
@@ -114,13 +127,13 @@ impl Spread {
     }
 }
 
-/// Works are drawn with replacement, then pairs within each; one work is not drawn from.
-fn resample(works: &[&[f64]], seed: u64) -> Vec<f64> {
+/// Works are drawn with replacement if they are `random`, then pairs within each.
+fn resample(works: &[&[f64]], random_works: bool, seed: u64) -> Vec<f64> {
     let mut random = Random(seed);
     let mut draw = || {
         let mut sum = 0.0;
         for index in 0..works.len() {
-            let work = works[if works.len() > 1 { random.below(works.len()) } else { index }];
+            let work = works[if random_works { random.below(works.len()) } else { index }];
             let drawn: f64 = (0..work.len()).map(|_| work[random.below(work.len())]).sum();
             sum += drawn / work.len() as f64;
         }
@@ -287,10 +300,13 @@ mod tests {
 
     #[test]
     fn works_that_differ_widen_the_interval() {
-        let narrow = interval(&[vec![0.1, 0.11], vec![0.1, 0.11], vec![0.1, 0.11]], 0.05, 1).expect("pairs");
-        let wide = interval(&[vec![0.0, 0.01], vec![0.1, 0.11], vec![0.2, 0.21]], 0.05, 1).expect("pairs");
+        let works = |starts: &[f64]| -> Vec<Vec<f64>> { starts.iter().map(|s| vec![*s, s + 0.01]).collect() };
+        let of = |starts: &[f64]| interval(&works(starts), 0.05, 1).expect("pairs");
+        let (narrow, wide) = (of(&[0.1, 0.1, 0.1, 0.1]), of(&[-0.05, 0.05, 0.15, 0.25]));
         assert!(wide.half_width() > 5.0 * narrow.half_width());
-        assert!(wide.between_share > 0.9);
+        assert!(wide.between_share > 0.9 && !wide.works_agree && narrow.works_agree);
+        // Three speak of themselves only.
+        assert!(of(&[0.1, 0.3, 0.5]).half_width() < 0.1);
     }
 
     #[test]
