@@ -246,6 +246,11 @@ pub enum EventKind {
 
 /// Takes events as they happen.
 pub trait EventSink {
+    /// Whether this sink wants events at all; the simulator skips the work of handing them over otherwise.
+    fn wants_events(&self) -> bool {
+        true
+    }
+
     /// Whether this sink wants [`EventKind::Rank`], irq and operation events; the simulator skips the work
     /// of making them otherwise.
     fn wants_detail(&self) -> bool {
@@ -261,6 +266,10 @@ pub trait EventSink {
 pub struct NullSink;
 
 impl EventSink for NullSink {
+    fn wants_events(&self) -> bool {
+        false
+    }
+
     fn wants_detail(&self) -> bool {
         false
     }
@@ -276,6 +285,10 @@ impl EventSink for Vec<Event> {
 }
 
 impl<A: EventSink, B: EventSink> EventSink for (A, B) {
+    fn wants_events(&self) -> bool {
+        self.0.wants_events() || self.1.wants_events()
+    }
+
     fn wants_detail(&self) -> bool {
         self.0.wants_detail() || self.1.wants_detail()
     }
@@ -287,6 +300,10 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
 }
 
 impl<S: EventSink + ?Sized> EventSink for &mut S {
+    fn wants_events(&self) -> bool {
+        (**self).wants_events()
+    }
+
     fn wants_detail(&self) -> bool {
         (**self).wants_detail()
     }

@@ -7,6 +7,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod behaviour;
+pub mod config;
 pub(crate) mod core;
 pub mod error;
 pub mod ext;
@@ -15,4 +16,10 @@ pub(crate) mod kernel;
 pub(crate) mod queue;
 pub(crate) mod rng;
 pub(crate) mod rt;
+pub mod simulation;
 pub(crate) mod trace;
+
+pub use config::{Scheduler, SimulationConfig, SimulationResult, TaskAccount};
+pub use error::SimError;
+pub use ext::ExtScheduler;
+pub use simulation::Simulation;

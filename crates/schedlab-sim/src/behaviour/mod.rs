@@ -1,1 +1,40 @@
-//! What tasks do: programs over channels. Placeholder of the seam.
+//! What tasks do: programs of steps over channels.
+//!
+//! [`compile`] checks a workload and flattens its programs, [`amount`] draws times, [`channel`] holds the
+//! state of pipes, tokens, locks and barriers, [`actor`] that of one task's program, [`interpret`] runs the
+//! steps of the task on a CPU, [`wait`] blocks and wakes. Nothing here decides who runs.
+
+pub(crate) mod actor;
+pub(crate) mod amount;
+pub(crate) mod channel;
+pub(crate) mod compile;
+pub(crate) mod deadlock;
+pub(crate) mod interpret;
+pub(crate) mod life;
+pub(crate) mod wait;
+
+use actor::Actor;
+use channel::Channel;
+use compile::Code;
+use schedlab_model::workload::Workload;
+use std::sync::Arc;
+
+/// The workload while it runs.
+pub(crate) struct Work {
+    /// As given.
+    pub(crate) workload: Arc<Workload>,
+    /// Its programs, flattened.
+    pub(crate) code: Arc<Code>,
+    /// State of its channels.
+    pub(crate) channels: Vec<Channel>,
+    /// State of each task's program, by task.
+    pub(crate) actors: Vec<Actor>,
+    /// Next arrival of each device.
+    pub(crate) arrivals: Vec<usize>,
+    /// Target tasks that have not ended.
+    pub(crate) targets_left: u32,
+    /// Task timers and starts that are pending.
+    pub(crate) timers_armed: u32,
+    /// Seed of the tasks' streams.
+    pub(crate) seed: u64,
+}

@@ -1,9 +1,9 @@
 //! Dispatch to the scheduling classes, by enum.
 
 use super::{Core, flags};
-use crate::kernel::{Class, Resched};
+use crate::kernel::{Class, Resched, TaskState};
 use crate::{fair, rt};
-use schedlab_model::{CpuId, TaskId};
+use schedlab_model::{CpuId, TaskAttributes, TaskId};
 
 impl Core {
     /// `enqueue_task`: the class queues the task; `Task::cpu` is `cpu` already.
@@ -172,5 +172,32 @@ impl Core {
         if queued && !delayed {
             self.k.resched_curr(cpu);
         }
+    }
+
+    /// A task takes new attributes; a task no longer allowed on its CPU is moved by the caller.
+    pub(crate) fn set_attributes(&mut self, task: TaskId, attributes: &TaskAttributes) {
+        self.change_task(task, |core| {
+            core.k.task_mut(task).set_attributes(attributes);
+            core.k.set_allowed(task, &attributes.affinity);
+            let state = core.k.task(task);
+            if state.class == Class::Fair && core.ext.takes(state.policy) {
+                core.k.task_mut(task).class = Class::Ext;
+            }
+        });
+        self.ext.set_cpus_allowed(&mut self.k, task);
+        if self.k.task(task).class == Class::Ext {
+            self.ext.reweight_task(&mut self.k, task);
+        }
+    }
+
+    /// The ext scheduler ended: every task of it goes on in the fair class.
+    pub(crate) fn disable_ext(&mut self) {
+        for index in 1..self.k.tasks.len() {
+            let task = TaskId(index as u32);
+            if self.k.task(task).class == Class::Ext && self.k.task(task).state != TaskState::Dead {
+                self.change_task(task, |core| core.k.task_mut(task).class = Class::Fair);
+            }
+        }
+        self.ext.disabled(&mut self.k);
     }
 }

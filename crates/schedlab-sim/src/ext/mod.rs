@@ -42,8 +42,9 @@ impl ExtScheduler {
 pub(crate) struct Ext {}
 
 impl Ext {
-    /// Attaches a scheduler; no task exists yet. `ops.init` runs in [`Ext::start`].
-    pub(crate) fn new(scheduler: &ExtScheduler) -> Result<Ext, SimError> {
+    /// Attaches a scheduler with these knobs set (those the fair class does not know); no task exists yet.
+    /// `ops.init` runs in [`Ext::start`].
+    pub(crate) fn new(scheduler: &ExtScheduler, _knobs: &[(String, i64)]) -> Result<Ext, SimError> {
         Err(SimError::Scheduler {
             name: scheduler.name.clone(),
             reason: "sched_ext objects are not simulated by this build".to_owned(),

@@ -133,6 +133,11 @@ impl FairParams {
         knobs
     }
 
+    /// Whether a knob of this name exists.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.knobs().iter().any(|knob| knob.name == name)
+    }
+
     /// Sets a knob by the kernel's name; features also by theirs.
     pub(crate) fn set(&mut self, name: &str, value: i64) -> Result<(), SimError> {
         let fail = |reason: String| SimError::Setting { name: name.to_owned(), reason };

@@ -264,6 +264,15 @@ impl Kernel {
         task.work_left = task.work_left.saturating_sub(done);
     }
 
+    /// The current task's work and the overhead before it are done.
+    #[inline]
+    pub(crate) fn finish_work(&mut self, cpu: CpuId) {
+        let state = &mut self.cpus[cpu.index()];
+        state.settled_at = self.now;
+        state.overhead = 0;
+        self.tasks[state.curr.index()].work_left = 0;
+    }
+
     /// Arms the event at which the current task will have done its overhead and its work.
     #[inline]
     pub(crate) fn arm_resume(&mut self, cpu: CpuId) {
@@ -313,6 +322,13 @@ impl Kernel {
             let at = self.now.max(self.cpu(cpu).kernel_until);
             self.arm(Slot::Cpu(cpu, CpuEvent::Resched), at);
         }
+    }
+
+    /// Whether the CPU is to reschedule by now.
+    #[inline]
+    pub(crate) fn resched_is_due(&self, cpu: CpuId) -> bool {
+        let slot = self.slot(Slot::Cpu(cpu, CpuEvent::Resched));
+        self.cpu(cpu).resched != Resched::None && self.queue.time_of(slot).is_some_and(|at| at <= self.now)
     }
 
     /// Arms an event.

@@ -1,0 +1,82 @@
+//! State of one task's program.
+
+use crate::rng::Rng;
+use schedlab_model::{ChannelId, CpuId, TaskId};
+
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Nothing.
+    None,
+    /// A timer.
+    Timer,
+    /// Something to take out of a channel.
+    Take(ChannelId),
+    /// Room in a channel.
+    Room(ChannelId),
+    /// Any of the channels of a list.
+    Any(u32),
+    /// A mutex.
+    Lock(ChannelId),
+    /// A condition.
+    Condition(ChannelId),
+    /// The others at a barrier.
+    Barrier(ChannelId),
+    /// Its children.
+    Children,
+}
+
+/// A task's program while it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor {
+    /// Next step.
+    pub(crate) pc: u32,
+    /// Rounds left of the open loops, innermost last; 0 is for ever.
+    pub(crate) loops: Vec<u32>,
+    /// What it waits for.
+    pub(crate) wait: Wait,
+    /// Its timeout came before what it waited for.
+    pub(crate) timed_out: bool,
+    /// The current step has done its first half (condition wait: woken, needs the lock).
+    pub(crate) halfway: bool,
+    /// Bytes of the current send still to be written.
+    pub(crate) pending: u64,
+    /// When the pending timer is due, without slack.
+    pub(crate) timer_due: u64,
+    /// Next release of the periodic timer; `None` before its first call.
+    pub(crate) next_release: Option<u64>,
+    /// Open job: release and deadline.
+    pub(crate) job: Option<(u64, u64)>,
+    /// Children alive.
+    pub(crate) children: u32,
+    /// Who forked it.
+    pub(crate) parent: TaskId,
+    /// Where it touched shared memory last.
+    pub(crate) touched_on: Option<CpuId>,
+    /// Sending ends it has open.
+    pub(crate) sends_to: Vec<ChannelId>,
+    /// Its draws.
+    pub(crate) rng: Rng,
+}
+
+impl Actor {
+    /// Before the first step.
+    pub(crate) fn new(pc: u32, parent: TaskId, sends_to: Vec<ChannelId>, rng: Rng) -> Actor {
+        Actor {
+            pc,
+            loops: Vec::new(),
+            wait: Wait::None,
+            timed_out: false,
+            halfway: false,
+            pending: 0,
+            timer_due: 0,
+            next_release: None,
+            job: None,
+            children: 0,
+            parent,
+            touched_on: None,
+            sends_to,
+            rng,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! State of one channel and who waits at it. Waking is the caller's: methods say whom.
+
+use schedlab_model::TaskId;
+use schedlab_model::workload::{ChannelSpec, ChannelType};
+use std::collections::VecDeque;
+
+/// Writes up to this size go in whole or not at all (`PIPE_BUF`).
+const ATOMIC_WRITE_BYTES: u64 = 4_096;
+
+/// A channel.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    /// What it is.
+    pub(crate) kind: ChannelType,
+    /// Bytes that fit in (`u64::MAX` if unlimited) or parties of a barrier.
+    pub(crate) capacity: u64,
+    /// Bytes of room at which a waiting sender is woken.
+    room_to_resume: u64,
+    /// Bytes or tokens in it, or parties at the barrier.
+    pub(crate) level: u64,
+    /// Who waits to take something out, first come first.
+    pub(crate) takers: VecDeque<TaskId>,
+    /// Who waits for room.
+    pub(crate) givers: VecDeque<TaskId>,
+    /// Who waits for this or another channel.
+    pub(crate) pollers: Vec<TaskId>,
+    /// Who holds the mutex.
+    pub(crate) holder: Option<TaskId>,
+    /// Sending ends that are open.
+    pub(crate) senders: u32,
+    /// Whether it ever had one; without, an empty channel is waited at for ever.
+    pub(crate) had_senders: bool,
+}
+
+impl Channel {
+    /// At the start of the run.
+    pub(crate) fn new(spec: &ChannelSpec) -> Channel {
+        let unlimited = spec.kind == ChannelType::Bytes && spec.capacity == 0;
+        Channel {
+            kind: spec.kind,
+            capacity: if unlimited { u64::MAX } else { spec.capacity },
+            room_to_resume: spec.room_to_resume.min(spec.capacity),
+            level: spec.initial,
+            takers: VecDeque::new(),
+            givers: VecDeque::new(),
+            pollers: Vec::new(),
+            holder: None,
+            senders: 0,
+            had_senders: false,
+        }
+    }
+
+    /// Whether all sending ends are closed: an empty channel is at its end.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.had_senders && self.senders == 0
+    }
+
+    /// Whether a taker would not wait.
+    pub(crate) fn is_ready(&self) -> bool {
+        match self.kind {
+            ChannelType::Mutex => self.holder.is_none(),
+            _ => self.level > 0 || self.is_closed(),
+        }
+    }
+
+    /// How many of `bytes` fit in now: all of a small write or nothing, as much as there is room of a large one.
+    pub(crate) fn room_for(&self, bytes: u64) -> u64 {
+        let room = self.capacity.saturating_sub(self.level);
+        if bytes <= room {
+            bytes
+        } else if bytes <= ATOMIC_WRITE_BYTES && bytes <= self.capacity {
+            0
+        } else {
+            room
+        }
+    }
+
+    /// Whether a sender that waits with this much left to send is to be woken.
+    pub(crate) fn resumes(&self, pending: u64) -> bool {
+        let room = self.capacity.saturating_sub(self.level);
+        room >= self.room_to_resume && self.room_for(pending) > 0
+    }
+
+    /// Removes a task that no longer waits (timed out).
+    pub(crate) fn forget(&mut self, task: TaskId) {
+        self.takers.retain(|other| *other != task);
+        self.givers.retain(|other| *other != task);
+        self.pollers.retain(|other| *other != task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_writes_are_whole_large_ones_are_not() {
+        let spec = ChannelSpec {
+            name: "p".into(),
+            kind: ChannelType::Bytes,
+            capacity: 65_536,
+            initial: 65_000,
+            room_to_resume: 0,
+        };
+        let channel = Channel::new(&spec);
+        assert_eq!(channel.room_for(500), 500);
+        assert_eq!(channel.room_for(600), 0);
+        assert_eq!(channel.room_for(10_000), 536);
+        let tiny = Channel::new(&ChannelSpec { capacity: 100, initial: 0, ..spec });
+        assert_eq!(tiny.room_for(300), 100, "a write that never fits goes in by parts");
+    }
+}

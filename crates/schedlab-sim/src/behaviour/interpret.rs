@@ -1,0 +1,379 @@
+//! Runs the steps of the task that is on a CPU, until one takes time or waits.
+
+use super::actor::Wait;
+use super::compile::{FOREVER, Step};
+use crate::core::flags;
+use crate::error::SimError;
+use crate::kernel::{CostKind, CpuEvent, Resched, Slot, TaskState};
+use crate::simulation::Simulation;
+use schedlab_model::event::{Context, EventKind};
+use schedlab_model::workload::ChannelType;
+use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
+
+/// Steps without time after which a task is told to be stuck.
+const STEPS_WITHOUT_TIME_MAX: u32 = 1_000_000;
+
+/// What a step did.
+enum Outcome {
+    /// Nothing that takes time: on to the next.
+    Next,
+    /// Work was set: the CPU is busy with it.
+    Busy,
+    /// The task waits or ended.
+    Off,
+    /// The task stays runnable but others come first.
+    Yield,
+    /// The task may no longer run on this CPU.
+    Move,
+}
+
+impl Simulation {
+    /// The CPU's current task has done what it did: on with its program.
+    pub(crate) fn advance(&mut self, cpu: CpuId) -> Result<(), SimError> {
+        self.core.k.this_cpu = cpu;
+        let task = self.core.k.cpu(cpu).curr;
+        if self.core.k.resched_is_due(cpu) {
+            self.core.schedule(cpu);
+            return Ok(());
+        }
+        for _ in 0..STEPS_WITHOUT_TIME_MAX {
+            match self.step(cpu, task) {
+                Outcome::Next => {
+                    if self.leave_kernel(cpu) {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Outcome::Busy => self.core.k.arm_resume(cpu),
+                Outcome::Off => self.core.schedule(cpu),
+                Outcome::Yield => {
+                    self.core.yield_task(cpu);
+                    self.core.schedule(cpu);
+                }
+                Outcome::Move => {
+                    self.core.k.task_mut(task).state = TaskState::Sleeping;
+                    self.core.schedule(cpu);
+                    self.core.try_to_wake_up(task, Context::Task, 0);
+                }
+            }
+            return Ok(());
+        }
+        Err(SimError::NoProgress {
+            task: self.task_name(task),
+            steps: STEPS_WITHOUT_TIME_MAX,
+            time: self.core.k.now_nanos(),
+        })
+    }
+
+    /// A step is done and the task returns to its own code: first a pending reschedule, then what the step
+    /// cost. `true` if the task does not go on at once.
+    fn leave_kernel(&mut self, cpu: CpuId) -> bool {
+        let k = &mut self.core.k;
+        let busy = k.cpu(cpu).overhead > 0;
+        if k.cpu(cpu).resched == Resched::None {
+            if busy {
+                k.arm_resume(cpu);
+            }
+            return busy;
+        }
+        if busy {
+            let at = k.cpu(cpu).kernel_until.max(k.now);
+            k.arm(Slot::Cpu(cpu, CpuEvent::Resched), at);
+            k.arm_resume(cpu);
+        } else {
+            self.core.schedule(cpu);
+        }
+        true
+    }
+
+    fn step(&mut self, cpu: CpuId, task: TaskId) -> Outcome {
+        let index = task.index();
+        let step = self.work.code.steps[self.work.actors[index].pc as usize];
+        match step {
+            Step::Run(draw) => {
+                let actor = &mut self.work.actors[index];
+                actor.pc += 1;
+                let work = draw.draw(&mut actor.rng, &self.work.code.quantiles);
+                self.core.k.task_mut(task).work_left = work;
+                if work == 0 { Outcome::Next } else { Outcome::Busy }
+            }
+            Step::Sleep(draw) => {
+                let actor = &mut self.work.actors[index];
+                actor.pc += 1;
+                let time = draw.draw(&mut actor.rng, &self.work.code.quantiles);
+                self.block(task, Wait::Timer, time);
+                Outcome::Off
+            }
+            Step::SleepUntil(due) => {
+                self.work.actors[index].pc += 1;
+                self.sleep_until(task, due)
+            }
+            Step::Timer { period, deadline, resync } => self.periodic_timer(task, period, deadline, resync),
+            Step::Send { channel, bytes } => self.send(task, channel, bytes),
+            Step::Receive { channel, bytes } => self.receive(task, channel, bytes),
+            Step::WaitAny { list, timeout } => self.wait_any(task, list, timeout),
+            Step::Post { channel, tokens } => {
+                self.work.channels[channel.index()].level += u64::from(tokens);
+                self.wake_takers(channel, tokens, Context::Task, false);
+                self.next(task)
+            }
+            Step::Take { channel, timeout } => self.take(task, channel, timeout),
+            Step::WakeWaiters { channel, count } => {
+                self.wake_takers(channel, count, Context::Task, false);
+                self.next(task)
+            }
+            Step::Lock { channel } => self.lock(task, channel),
+            Step::Unlock { channel } => {
+                self.unlock(task, channel);
+                self.next(task)
+            }
+            Step::ConditionWait { condition, lock } => self.condition_wait(task, condition, lock),
+            Step::Barrier { channel } => self.barrier(task, channel),
+            Step::LoopStart { count } => {
+                let actor = &mut self.work.actors[index];
+                actor.loops.push(count);
+                self.next(task)
+            }
+            Step::LoopEnd { body } => self.loop_end(task, body),
+            other => self.rare_step(cpu, task, other),
+        }
+    }
+
+    fn rare_step(&mut self, cpu: CpuId, task: TaskId, step: Step) -> Outcome {
+        match step {
+            Step::Close { channel } => {
+                self.close(task, channel);
+                self.next(task)
+            }
+            Step::Fork { spec } => {
+                self.work.actors[task.index()].pc += 1;
+                self.fork(cpu, task, spec);
+                Outcome::Next
+            }
+            Step::WaitChildren if self.work.actors[task.index()].children > 0 => {
+                self.block(task, Wait::Children, FOREVER);
+                Outcome::Off
+            }
+            Step::Yield => {
+                self.work.actors[task.index()].pc += 1;
+                Outcome::Yield
+            }
+            Step::SetAttributes(index) => {
+                self.work.actors[task.index()].pc += 1;
+                if self.set_attributes(task, index) { Outcome::Next } else { Outcome::Move }
+            }
+            Step::Touch { bytes } => {
+                self.touch(cpu, task, bytes);
+                self.next(task)
+            }
+            Step::JobStart { deadline } => {
+                let now = self.core.k.now;
+                self.work.actors[task.index()].job = Some((now, now.saturating_add(deadline)));
+                self.next(task)
+            }
+            Step::JobEnd => {
+                self.end_job(task);
+                self.next(task)
+            }
+            Step::Exit => {
+                self.exit(task);
+                Outcome::Off
+            }
+            _ => self.next(task),
+        }
+    }
+
+    fn next(&mut self, task: TaskId) -> Outcome {
+        self.work.actors[task.index()].pc += 1;
+        Outcome::Next
+    }
+
+    fn loop_end(&mut self, task: TaskId, body: u32) -> Outcome {
+        let actor = &mut self.work.actors[task.index()];
+        let rounds = actor.loops.last_mut().expect("a loop end has its start");
+        if *rounds == 1 {
+            actor.loops.pop();
+            actor.pc += 1;
+        } else {
+            *rounds = rounds.saturating_sub(1);
+            actor.pc = body;
+        }
+        Outcome::Next
+    }
+
+    fn sleep_until(&mut self, task: TaskId, due: u64) -> Outcome {
+        let now = self.core.k.now;
+        if due <= now {
+            return Outcome::Next;
+        }
+        self.block(task, Wait::Timer, due - now);
+        Outcome::Off
+    }
+
+    /// Ends the current job and sleeps until the next release; a late task goes on at once, and with `resync`
+    /// counts its periods anew from now.
+    fn periodic_timer(&mut self, task: TaskId, period: u64, deadline: u64, resync: bool) -> Outcome {
+        self.end_job(task);
+        let now = self.core.k.now;
+        let actor = &mut self.work.actors[task.index()];
+        let mut release = actor.next_release.unwrap_or(now) + period;
+        if resync && release < now {
+            release = now;
+        }
+        actor.next_release = Some(release);
+        actor.job = Some((release, release.saturating_add(deadline)));
+        actor.pc += 1;
+        self.sleep_until(task, release)
+    }
+
+    fn end_job(&mut self, task: TaskId) {
+        if let Some((released, deadline)) = self.work.actors[task.index()].job.take() {
+            let (now, cpu) = (self.core.k.now, self.core.k.this_cpu);
+            let (released, deadline) = (Nanos(released), Nanos(deadline));
+            self.core.k.trace.emit(now, cpu, EventKind::Job { task, released, deadline });
+        }
+    }
+
+    fn send(&mut self, task: TaskId, channel: ChannelId, bytes: u32) -> Outcome {
+        let actor = &mut self.work.actors[task.index()];
+        if !actor.halfway {
+            actor.halfway = true;
+            actor.pending = u64::from(bytes);
+        }
+        let state = &mut self.work.channels[channel.index()];
+        let part = state.room_for(actor.pending);
+        actor.pending -= part;
+        let left = actor.pending;
+        state.level += part;
+        if part > 0 {
+            self.wake_takers(channel, 1, Context::Task, true);
+        }
+        if left > 0 {
+            self.block(task, Wait::Room(channel), FOREVER);
+            return Outcome::Off;
+        }
+        self.work.actors[task.index()].halfway = false;
+        self.next(task)
+    }
+
+    fn receive(&mut self, task: TaskId, channel: ChannelId, bytes: u32) -> Outcome {
+        let state = &mut self.work.channels[channel.index()];
+        if state.level == 0 {
+            if state.is_closed() {
+                return self.next(task);
+            }
+            self.block(task, Wait::Take(channel), FOREVER);
+            return Outcome::Off;
+        }
+        state.level -= state.level.min(u64::from(bytes));
+        let more = state.level > 0;
+        let pending = |giver: &TaskId| self.work.actors[giver.index()].pending;
+        if state.givers.front().map(pending).is_some_and(|pending| state.resumes(pending))
+            && let Some(giver) = state.givers.pop_front()
+        {
+            self.wake(giver, Context::Task, flags::WF_SYNC);
+        }
+        if more && !self.work.channels[channel.index()].takers.is_empty() {
+            self.wake_takers(channel, 1, Context::Task, true);
+        }
+        self.next(task)
+    }
+
+    fn wait_any(&mut self, task: TaskId, list: u32, timeout: u64) -> Outcome {
+        let timed_out = std::mem::take(&mut self.work.actors[task.index()].timed_out);
+        let channels = &self.work.code.lists[list as usize];
+        let ready = channels.iter().any(|channel| self.work.channels[channel.index()].is_ready());
+        if ready || timed_out || timeout == 0 {
+            return self.next(task);
+        }
+        self.block(task, Wait::Any(list), timeout);
+        Outcome::Off
+    }
+
+    fn take(&mut self, task: TaskId, channel: ChannelId, timeout: u64) -> Outcome {
+        let actor = &mut self.work.actors[task.index()];
+        let timed_out = std::mem::take(&mut actor.timed_out);
+        let woken = std::mem::take(&mut actor.halfway);
+        let state = &mut self.work.channels[channel.index()];
+        if state.kind == ChannelType::Condition {
+            if woken || timed_out || timeout == 0 {
+                return self.next(task);
+            }
+            self.work.actors[task.index()].halfway = true;
+            self.block(task, Wait::Take(channel), timeout);
+            return Outcome::Off;
+        }
+        if state.level > 0 {
+            state.level -= 1;
+            return self.next(task);
+        }
+        if timed_out || timeout == 0 {
+            return self.next(task);
+        }
+        self.block(task, Wait::Take(channel), timeout);
+        Outcome::Off
+    }
+
+    fn lock(&mut self, task: TaskId, channel: ChannelId) -> Outcome {
+        let state = &mut self.work.channels[channel.index()];
+        if state.holder.is_none() {
+            state.holder = Some(task);
+            return self.next(task);
+        }
+        self.block(task, Wait::Lock(channel), FOREVER);
+        Outcome::Off
+    }
+
+    /// Frees a mutex and wakes the first who waits; whoever runs first takes it, as futexes do.
+    fn unlock(&mut self, task: TaskId, channel: ChannelId) {
+        let state = &mut self.work.channels[channel.index()];
+        if state.holder == Some(task) {
+            state.holder = None;
+            self.wake_takers(channel, 1, Context::Task, false);
+        }
+    }
+
+    fn condition_wait(&mut self, task: TaskId, condition: ChannelId, lock: ChannelId) -> Outcome {
+        if !std::mem::replace(&mut self.work.actors[task.index()].halfway, true) {
+            self.unlock(task, lock);
+            self.block(task, Wait::Condition(condition), FOREVER);
+            return Outcome::Off;
+        }
+        match self.lock(task, lock) {
+            Outcome::Next => {
+                self.work.actors[task.index()].halfway = false;
+                Outcome::Next
+            }
+            other => other,
+        }
+    }
+
+    fn barrier(&mut self, task: TaskId, channel: ChannelId) -> Outcome {
+        self.work.actors[task.index()].pc += 1;
+        let state = &mut self.work.channels[channel.index()];
+        state.level += 1;
+        if state.level < state.capacity {
+            self.block(task, Wait::Barrier(channel), FOREVER);
+            return Outcome::Off;
+        }
+        state.level = 0;
+        self.wake_takers(channel, u32::MAX, Context::Task, false);
+        Outcome::Next
+    }
+
+    /// Touches shared memory: on another CPU than last time the lines come over again, in proportion to
+    /// 256 KiB for the whole cost of the move.
+    fn touch(&mut self, cpu: CpuId, task: TaskId, bytes: u32) {
+        let last = self.work.actors[task.index()].touched_on.replace(cpu);
+        let Some(last) = last.filter(|last| *last != cpu) else { return };
+        if let Some(kind) = CostKind::of_migration(self.core.k.domains.distance(last, cpu)) {
+            let whole = self.core.k.cost(kind);
+            self.core.k.charge(cpu, (whole * u64::from(bytes)) >> 18);
+        }
+    }
+
+    /// Whether the task still has steps to do.
+    pub(crate) fn is_alive(&self, task: TaskId) -> bool {
+        self.core.k.task(task).state != TaskState::Dead
+    }
+}

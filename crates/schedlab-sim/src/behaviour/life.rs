@@ -1,0 +1,133 @@
+//! Birth, change and death of tasks: start, fork, attributes, close, exit.
+
+use super::actor::{Actor, Wait};
+use crate::kernel::{CostKind, Task, TaskState};
+use crate::rng::Rng;
+use crate::simulation::Simulation;
+use schedlab_model::event::{Context, EventKind};
+use schedlab_model::{ChannelId, CpuId, Policy, TaskAttributes, TaskId};
+
+impl Simulation {
+    /// Makes a task from a row of the workload; it does not run yet.
+    pub(crate) fn new_task(&mut self, spec: u32, parent: TaskId) -> TaskId {
+        let row = self.work.workload.tasks[spec as usize].clone();
+        let attributes = self.target_attributes(&row.attributes, row.target);
+        let mut task = Task::new(&attributes, parent, spec);
+        task.target = row.target;
+        task.process = row.process;
+        let id = self.core.k.add_task(task, &attributes.affinity);
+        let sends_to = self.work.code.sends[spec as usize].clone();
+        for channel in &sends_to {
+            let state = &mut self.work.channels[channel.index()];
+            state.senders += 1;
+            state.had_senders = true;
+        }
+        let stream = row.stream.wrapping_mul(0x1_0000).wrapping_add(u64::from(id.0));
+        let start = self.work.code.starts[row.program.0 as usize];
+        self.work.actors.push(Actor::new(start, parent, sends_to, Rng::new(self.work.seed, stream)));
+        self.work.targets_left += u32::from(row.target);
+        self.table_row(id, &attributes);
+        id
+    }
+
+    /// Attributes with the run's settings for target tasks applied.
+    fn target_attributes(&self, attributes: &TaskAttributes, target: bool) -> TaskAttributes {
+        let mut changed = attributes.clone();
+        if !target {
+            return changed;
+        }
+        if changed.policy == Policy::Normal {
+            if let Some(policy) = self.settings.policy {
+                changed.policy = policy;
+                if matches!(policy, Policy::Fifo | Policy::Rr) {
+                    changed.rt_priority = self.settings.rt_priority.unwrap_or(1);
+                }
+            }
+            changed.slice = self.settings.slice.or(changed.slice);
+        }
+        changed.nice = self.settings.nice.unwrap_or(changed.nice);
+        changed
+    }
+
+    /// A task of the workload starts at its time.
+    pub(crate) fn start_task(&mut self, task: TaskId) {
+        let spec = self.core.k.task(task).spec as usize;
+        let asked = self.work.workload.tasks[spec].start_cpu;
+        let cpu = asked.or_else(|| self.first_cpu(task)).unwrap_or(CpuId(0));
+        self.core.k.task_mut(task).cpu = cpu;
+        self.core.k.this_cpu = cpu;
+        self.core.wake_up_new_task(task, asked.is_some());
+        self.core.k.leave_kernel(cpu);
+    }
+
+    /// Where a task without a wish is forked from: the first CPU it may use.
+    fn first_cpu(&self, task: TaskId) -> Option<CpuId> {
+        self.core.k.allowed[task.index()].iter().next()
+    }
+
+    /// The current task forks.
+    pub(crate) fn fork(&mut self, cpu: CpuId, parent: TaskId, spec: u32) {
+        let child = self.new_task(spec, parent);
+        self.work.actors[parent.index()].children += 1;
+        let now = self.core.k.now;
+        self.core.k.task_mut(child).cpu = cpu;
+        self.core.k.trace.emit(now, cpu, EventKind::Fork { parent, child });
+        let cost = self.core.k.cost(CostKind::Wakeup);
+        self.core.k.charge(cpu, cost);
+        self.core.wake_up_new_task(child, false);
+    }
+
+    /// The task changes its own attributes; settings of the run for target tasks stay in force. Whether it
+    /// may stay on its CPU.
+    pub(crate) fn set_attributes(&mut self, task: TaskId, index: u32) -> bool {
+        let given = self.work.code.attributes[index as usize].clone();
+        let attributes = self.target_attributes(&given, self.core.k.task(task).target);
+        let (now, cpu) = (self.core.k.now, self.core.k.this_cpu);
+        self.core.set_attributes(task, &attributes);
+        let (policy, nice, rt_priority) = (attributes.policy, attributes.nice, attributes.rt_priority);
+        let kind = EventKind::AttributesChanged { task, policy, nice, rt_priority };
+        self.core.k.trace.emit(now, cpu, kind);
+        self.core.k.may_run_on(task, cpu)
+    }
+
+    /// Closes the task's sending end of a channel.
+    pub(crate) fn close(&mut self, task: TaskId, channel: ChannelId) {
+        let open = &mut self.work.actors[task.index()].sends_to;
+        let before = open.len();
+        open.retain(|other| *other != channel);
+        if open.len() < before {
+            self.drop_sender(channel);
+        }
+    }
+
+    /// One sending end less; at the last one everybody who waits learns that nothing will come.
+    pub(crate) fn drop_sender(&mut self, channel: ChannelId) {
+        let state = &mut self.work.channels[channel.index()];
+        state.senders -= 1;
+        if state.senders == 0 {
+            self.wake_takers(channel, u32::MAX, Context::Task, false);
+        }
+    }
+
+    /// The current task ends.
+    pub(crate) fn exit(&mut self, task: TaskId) {
+        let (now, cpu) = (self.core.k.now, self.core.k.this_cpu);
+        self.core.k.trace.emit(now, cpu, EventKind::Exit { task });
+        for channel in std::mem::take(&mut self.work.actors[task.index()].sends_to) {
+            self.drop_sender(channel);
+        }
+        let parent = self.work.actors[task.index()].parent;
+        if !parent.is_idle() {
+            let actor = &mut self.work.actors[parent.index()];
+            actor.children -= 1;
+            if actor.children == 0 && actor.wait == Wait::Children {
+                self.wake(parent, Context::Task, 0);
+            }
+        }
+        self.core.k.task_mut(task).state = TaskState::Dead;
+        if self.core.k.task(task).target {
+            self.work.targets_left -= 1;
+            self.makespan = now;
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Blocking and waking: the only places where a behaviour changes a task's state.
+
+use super::actor::Wait;
+use super::compile::FOREVER;
+use crate::core::flags;
+use crate::kernel::{CostKind, Slot, TaskState};
+use crate::simulation::Simulation;
+use schedlab_model::event::{Context, EventKind, IrqSource};
+use schedlab_model::{ChannelId, Nanos, Policy, TaskId};
+
+impl Simulation {
+    /// The task waits from now on; the core takes it off its CPU when the interpreter returns. With a
+    /// `timeout` (ns from now) it waits at most so long.
+    pub(crate) fn block(&mut self, task: TaskId, wait: Wait, timeout: u64) {
+        let actor = &mut self.work.actors[task.index()];
+        actor.wait = wait;
+        match wait {
+            Wait::Take(channel) | Wait::Lock(channel) | Wait::Condition(channel) | Wait::Barrier(channel) => {
+                self.work.channels[channel.index()].takers.push_back(task);
+            }
+            Wait::Room(channel) => self.work.channels[channel.index()].givers.push_back(task),
+            Wait::Any(list) => {
+                for channel in &self.work.code.lists[list as usize] {
+                    self.work.channels[channel.index()].pollers.push(task);
+                }
+            }
+            Wait::None | Wait::Timer | Wait::Children => {}
+        }
+        self.core.k.task_mut(task).state = TaskState::Sleeping;
+        if timeout != FOREVER {
+            self.arm_timer(task, self.core.k.now.saturating_add(timeout));
+        }
+    }
+
+    /// Arms the task's timer. Normal tasks' timers have slack: alone, they expire at its end. (Linux also
+    /// expires them early when another timer interrupt falls into the slack.)
+    pub(crate) fn arm_timer(&mut self, task: TaskId, due: u64) {
+        let realtime = matches!(self.core.k.task(task).policy, Policy::Fifo | Policy::Rr | Policy::Deadline);
+        let slack = if realtime { 0 } else { self.timer_slack };
+        let latency = self.core.k.cost(CostKind::TimerLatency);
+        self.work.actors[task.index()].timer_due = due;
+        self.work.timers_armed += 1;
+        self.core.k.arm(Slot::Task(task), due.saturating_add(slack).saturating_add(latency));
+    }
+
+    /// A task's timer is due: on the CPU where it was armed an interrupt wakes the task.
+    pub(crate) fn timer_expired(&mut self, task: TaskId) {
+        self.work.timers_armed -= 1;
+        let cpu = self.core.k.task(task).cpu;
+        self.core.k.this_cpu = cpu;
+        let cost = self.core.k.cost(CostKind::Interrupt);
+        self.core.interrupt(cpu, IrqSource::Timer, cost);
+        let due = Nanos(self.work.actors[task.index()].timer_due);
+        let now = self.core.k.now;
+        self.core.k.trace.emit(now, cpu, EventKind::TimerExpire { task, due });
+        let wait = self.work.actors[task.index()].wait;
+        if wait != Wait::Timer {
+            self.work.actors[task.index()].timed_out = true;
+            self.forget(task, wait);
+        }
+        self.wake(task, Context::HardIrq, 0);
+        self.core.k.leave_kernel(cpu);
+    }
+
+    /// Takes a task out of the queues it waits in.
+    fn forget(&mut self, task: TaskId, wait: Wait) {
+        match wait {
+            Wait::Any(list) => {
+                for channel in &self.work.code.lists[list as usize] {
+                    self.work.channels[channel.index()].forget(task);
+                }
+            }
+            Wait::Take(channel)
+            | Wait::Room(channel)
+            | Wait::Lock(channel)
+            | Wait::Condition(channel)
+            | Wait::Barrier(channel) => self.work.channels[channel.index()].forget(task),
+            Wait::None | Wait::Timer | Wait::Children => {}
+        }
+    }
+
+    /// Wakes a task that waits, whatever for; it looks again at what it waited for when it runs.
+    pub(crate) fn wake(&mut self, task: TaskId, context: Context, wake_flags: u32) {
+        let wait = std::mem::replace(&mut self.work.actors[task.index()].wait, Wait::None);
+        if let Wait::Any(_) = wait {
+            self.forget(task, wait);
+        }
+        if self.core.k.is_armed(Slot::Task(task)) {
+            self.core.k.cancel(Slot::Task(task));
+            self.work.timers_armed -= 1;
+        }
+        let here = self.core.k.this_cpu;
+        let cost = self.core.k.cost(CostKind::Wakeup);
+        self.core.k.charge(here, cost);
+        self.core.try_to_wake_up(task, context, wake_flags);
+    }
+
+    /// Wakes up to `count` tasks that wait to take from a channel, and everybody who polls it.
+    pub(crate) fn wake_takers(
+        &mut self,
+        channel: ChannelId,
+        count: u32,
+        context: Context,
+        sync: bool,
+    ) -> u32 {
+        let wake_flags = if sync { flags::WF_SYNC } else { 0 };
+        let mut woken = 0;
+        while woken < count {
+            let Some(task) = self.work.channels[channel.index()].takers.pop_front() else { break };
+            self.wake(task, context, wake_flags);
+            woken += 1;
+        }
+        while let Some(task) = self.work.channels[channel.index()].pollers.pop() {
+            self.wake(task, context, wake_flags);
+        }
+        woken
+    }
+}

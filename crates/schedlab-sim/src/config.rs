@@ -1,0 +1,135 @@
+//! What a simulation is made from and what it yields.
+
+use crate::error::SimError;
+use crate::ext::ExtScheduler;
+use schedlab_model::lever::Setting;
+use schedlab_model::machine::{KernelVersion, MachineDescription};
+use schedlab_model::outcome::{SchedulerExit, SimulatorReport};
+use schedlab_model::recording::{ChannelInfo, TaskInfo};
+use schedlab_model::workload::Workload;
+use schedlab_model::{Nanos, Nice, Policy, TaskId};
+use std::sync::Arc;
+
+/// Who schedules normal tasks.
+#[derive(Clone, Debug)]
+pub enum Scheduler {
+    /// The kernel's fair class.
+    Kernel,
+    /// A sched_ext scheduler.
+    Ext(ExtScheduler),
+    /// No waiting except what work conservation forces, no costs: a bound.
+    Ideal,
+}
+
+/// One simulation to be made.
+#[derive(Clone, Debug)]
+pub struct SimulationConfig {
+    /// The machine, its kernel and costs.
+    pub machine: MachineDescription,
+    /// Another kernel than the machine's; `None` keeps it.
+    pub kernel: Option<KernelVersion>,
+    /// The work.
+    pub workload: Arc<Workload>,
+    /// Who schedules.
+    pub scheduler: Scheduler,
+    /// Knobs and attributes of target tasks.
+    pub settings: Vec<Setting>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Scale every cost by 50 % to 150 % from this seed.
+    pub cost_seed: Option<u64>,
+    /// Cut the run at this time, also if the workload says a later one or none.
+    pub duration_limit: Option<Nanos>,
+}
+
+impl SimulationConfig {
+    /// The kernel's own scheduler, seed 1, nothing set.
+    pub fn new(machine: MachineDescription, workload: Arc<Workload>) -> SimulationConfig {
+        SimulationConfig {
+            machine,
+            kernel: None,
+            workload,
+            scheduler: Scheduler::Kernel,
+            settings: Vec::new(),
+            seed: 1,
+            cost_seed: None,
+            duration_limit: None,
+        }
+    }
+}
+
+/// Attributes that a run's settings force on target tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TargetSettings {
+    pub(crate) policy: Option<Policy>,
+    pub(crate) nice: Option<Nice>,
+    pub(crate) slice: Option<Nanos>,
+    pub(crate) rt_priority: Option<u8>,
+}
+
+/// Custom slices are 0.1 to 100 ms, as `sched_setattr` clamps them.
+const SLICE_RANGE: (Nanos, Nanos) = (Nanos(100_000), Nanos(100_000_000));
+
+impl TargetSettings {
+    /// Splits settings into those of target tasks and knobs.
+    pub(crate) fn split(settings: &[Setting]) -> Result<(TargetSettings, Vec<(String, i64)>), SimError> {
+        let (mut target, mut knobs) = (TargetSettings::default(), Vec::new());
+        let fail = |name: &str, reason: String| SimError::Setting { name: name.to_owned(), reason };
+        for setting in settings {
+            match setting {
+                Setting::Knob { name, value } => knobs.push((name.clone(), *value)),
+                Setting::Policy(policy) => target.policy = Some(*policy),
+                Setting::Nice(nice) => target.nice = Some(*nice),
+                Setting::RtPriority(priority @ 1..=99) => target.rt_priority = Some(*priority),
+                Setting::RtPriority(priority) => {
+                    return Err(fail("rt_priority", format!("{priority} is out of bounds: 1 to 99")));
+                }
+                Setting::Slice(slice) if (SLICE_RANGE.0..=SLICE_RANGE.1).contains(slice) => {
+                    target.slice = Some(*slice);
+                }
+                Setting::Slice(slice) => {
+                    return Err(fail("slice", format!("{slice} is out of bounds: 0.1 ms to 100 ms")));
+                }
+            }
+        }
+        Ok((target, knobs))
+    }
+}
+
+/// What one task did.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct TaskAccount {
+    /// The task.
+    pub task: TaskId,
+    /// Time as a CPU's current task, kernel overhead on its account included.
+    pub cpu_time: Nanos,
+    /// Runnable but not running.
+    pub run_delay: Nanos,
+    /// Longest such wait.
+    pub run_delay_max: Nanos,
+    /// Switches away to sleep.
+    pub voluntary_switches: u64,
+    /// Switches away while runnable.
+    pub involuntary_switches: u64,
+    /// Moves between CPUs.
+    pub migrations: u64,
+}
+
+/// What a run yields besides its events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimulationResult {
+    /// The simulator of itself; `wall_s` and memory are for the caller to fill in.
+    pub report: SimulatorReport,
+    /// Why an ext scheduler ended early, if it did.
+    pub scheduler_exit: Option<SchedulerExit>,
+    /// When the last target task ended, or the cut.
+    pub makespan: Nanos,
+    /// Whether the run was cut before all target tasks had ended.
+    pub cut: bool,
+    /// One row a task, row 0 idle.
+    pub accounts: Vec<TaskAccount>,
+    /// Task table of a recording of this run.
+    pub tasks: Vec<TaskInfo>,
+    /// Channel table of a recording of this run.
+    pub channels: Vec<ChannelInfo>,
+}

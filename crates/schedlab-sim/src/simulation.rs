@@ -1,0 +1,359 @@
+//! A simulation: set up, event loop, result.
+
+use crate::behaviour::Work;
+use crate::behaviour::channel::Channel;
+use crate::behaviour::compile::Code;
+use crate::config::{Scheduler, SimulationConfig, SimulationResult, TargetSettings, TaskAccount};
+use crate::core::Core;
+use crate::error::SimError;
+use crate::ext::Ext;
+use crate::fair::{Fair, FairParams};
+use crate::kernel::{CostKind, CostTable, CpuEvent, Domains, Kernel, KernelParts, Slot, TaskState};
+use crate::rng::Rng;
+use crate::rt::Rt;
+use schedlab_model::event::{Context, EventSink, IrqSource};
+use schedlab_model::machine::{KernelVersion, MachineDescription};
+use schedlab_model::outcome::{SchedulerExit, SimulatorReport};
+use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
+use schedlab_model::workload::{ChannelType, Workload};
+use schedlab_model::{CpuId, Nanos, TaskAttributes, TaskId};
+use std::sync::Arc;
+
+/// One run of a workload on a simulated machine.
+pub struct Simulation {
+    pub(crate) core: Core,
+    pub(crate) work: Work,
+    pub(crate) settings: TargetSettings,
+    pub(crate) timer_slack: u64,
+    pub(crate) makespan: u64,
+    table: Vec<TaskInfo>,
+    end: u64,
+    events: u64,
+    scheduler_exit: Option<SchedulerExit>,
+}
+
+impl Simulation {
+    /// Checks everything and sets the machine up; nothing has happened yet.
+    pub fn new(config: SimulationConfig) -> Result<Simulation, SimError> {
+        let SimulationConfig { machine, workload, scheduler, settings, seed, cost_seed, .. } = &config;
+        let version = config.kernel.unwrap_or(machine.kernel);
+        let (settings, knobs) = TargetSettings::split(settings)?;
+        let code = Code::new(workload)?;
+        check(workload, &code, machine, version, &config)?;
+        let mut params = FairParams::new(version, machine.topology.cpu_count());
+        let (fair_knobs, ext_knobs): (Vec<_>, Vec<_>) =
+            knobs.into_iter().partition(|(name, _)| params.knows(name));
+        fair_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;
+        let ext = match scheduler {
+            Scheduler::Ext(scheduler) => Ext::new(scheduler, &ext_knobs)?,
+            _ => {
+                ext_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;
+                Ext::default()
+            }
+        };
+        let k = kernel(machine, version, params, workload.devices.len(), *seed, *cost_seed);
+        let work = Work {
+            channels: workload.channels.iter().map(Channel::new).collect(),
+            actors: vec![idle_actor()],
+            arrivals: vec![0; workload.devices.len()],
+            code: Arc::new(code),
+            workload: Arc::clone(workload),
+            targets_left: 0,
+            timers_armed: 0,
+            seed: *seed,
+        };
+        let limits = [workload.duration, config.duration_limit];
+        let end = limits.into_iter().flatten().min().map_or(u64::MAX, |limit| limit.0);
+        let timer_slack = machine.timer_slack.0;
+        let table = vec![idle_row()];
+        let core = Core { k, ext };
+        let (makespan, events, scheduler_exit) = (0, 0, None);
+        Ok(Simulation { core, work, settings, timer_slack, makespan, table, end, events, scheduler_exit })
+    }
+
+    /// Runs to the end. The sink gets every event in time order.
+    pub fn run<S: EventSink>(&mut self, sink: &mut S) -> Result<SimulationResult, SimError> {
+        self.core.k.trace.keep = sink.wants_events();
+        self.core.k.trace.detail = sink.wants_events() && sink.wants_detail();
+        self.begin();
+        let mut cut = false;
+        loop {
+            match self.core.k.next_event_time() {
+                None if self.work.targets_left > 0 => return Err(self.deadlock()),
+                None => break,
+                Some(at) if at > self.end => {
+                    self.core.k.now = self.end;
+                    cut = self.work.targets_left > 0;
+                    break;
+                }
+                Some(_) => {}
+            }
+            let Some(slot) = self.core.k.next_event() else { break };
+            self.events += 1;
+            self.handle(slot)?;
+            self.core.k.trace.drain(|event| sink.event(event));
+            if self.work.targets_left == 0 {
+                break;
+            }
+        }
+        self.finish();
+        self.core.k.trace.drain(|event| sink.event(event));
+        Ok(self.result(cut))
+    }
+
+    fn begin(&mut self) {
+        self.core.ext.start(&mut self.core.k);
+        let workload = Arc::clone(&self.work.workload);
+        for (row, spec) in workload.tasks.iter().enumerate().filter(|(_, spec)| !spec.template) {
+            let task = self.new_task(row as u32, TaskId::IDLE);
+            self.work.timers_armed += 1;
+            self.core.k.arm(Slot::Task(task), spec.start.0);
+        }
+        for (index, device) in workload.devices.iter().enumerate() {
+            if let Some(first) = device.arrivals.first() {
+                self.core.k.arm(Slot::Device(index), first.time.0);
+            }
+            for arrival in &device.arrivals {
+                let channel = &mut self.work.channels[arrival.channel.index()];
+                channel.senders += 1;
+                channel.had_senders = true;
+            }
+        }
+    }
+
+    fn handle(&mut self, slot: Slot) -> Result<(), SimError> {
+        match slot {
+            Slot::Cpu(cpu, CpuEvent::Resume) => {
+                self.core.k.finish_work(cpu);
+                self.advance(cpu)?;
+            }
+            Slot::Cpu(cpu, CpuEvent::Resched) => {
+                self.core.k.this_cpu = cpu;
+                let until = self.core.k.cpu(cpu).kernel_until;
+                if until > self.core.k.now {
+                    self.core.k.arm(slot, until);
+                } else {
+                    self.core.schedule(cpu);
+                }
+            }
+            Slot::Cpu(cpu, CpuEvent::Tick) => {
+                self.core.k.this_cpu = cpu;
+                self.core.tick(cpu);
+            }
+            Slot::Cpu(cpu, CpuEvent::Balance) => {
+                self.core.k.this_cpu = cpu;
+            }
+            Slot::ExtTimer => self.ext_timer()?,
+            Slot::Device(device) => self.arrive(device),
+            Slot::Task(task) if self.core.k.task(task).state == TaskState::New => {
+                self.work.timers_armed -= 1;
+                self.start_task(task);
+            }
+            Slot::Task(task) => self.timer_expired(task),
+        }
+        if let Some(exit) = self.core.ext.take_exit() {
+            self.core.disable_ext();
+            self.scheduler_exit.get_or_insert(exit);
+        }
+        Ok(())
+    }
+
+    fn ext_timer(&mut self) -> Result<(), SimError> {
+        if self.nothing_can_happen() {
+            return Err(self.deadlock());
+        }
+        while let Some(token) = self.core.k.due_ext_timer() {
+            self.core.ext.timer_expired(&mut self.core.k, token);
+        }
+        Ok(())
+    }
+
+    /// Whether only the ext class's own timers are left: they alone do not let a task go on.
+    fn nothing_can_happen(&self) -> bool {
+        let devices = &self.work.workload.devices;
+        let mut arrivals = self.work.arrivals.iter().zip(devices);
+        self.work.timers_armed == 0
+            && arrivals.all(|(next, device)| *next == device.arrivals.len())
+            && self.core.k.tasks[1..]
+                .iter()
+                .all(|task| matches!(task.state, TaskState::Sleeping | TaskState::Dead))
+    }
+
+    /// A device hands something over: an interrupt on its CPU wakes who waits for it.
+    fn arrive(&mut self, index: usize) {
+        let workload = Arc::clone(&self.work.workload);
+        let device = &workload.devices[index];
+        let arrival = device.arrivals[self.work.arrivals[index]];
+        self.work.arrivals[index] += 1;
+        if let Some(next) = device.arrivals.get(self.work.arrivals[index]) {
+            self.core.k.arm(Slot::Device(index), next.time.0.max(self.core.k.now));
+        }
+        self.core.k.this_cpu = device.cpu;
+        let cost = self.core.k.cost(CostKind::Interrupt);
+        self.core.interrupt(device.cpu, IrqSource::Device(index as u32), cost);
+        let channel = arrival.channel;
+        let state = &mut self.work.channels[channel.index()];
+        state.level += u64::from(arrival.amount);
+        let takers = if state.kind == ChannelType::Tokens { arrival.amount } else { 1 };
+        self.wake_takers(channel, takers, Context::HardIrq, false);
+        self.drop_sender(channel);
+        self.core.k.leave_kernel(device.cpu);
+    }
+
+    /// Books what is still running or waiting at the end.
+    fn finish(&mut self) {
+        for cpu in (0..self.core.k.cpu_count()).map(|cpu| CpuId(cpu as u32)) {
+            self.core.k.this_cpu = cpu;
+            self.core.update_curr(cpu);
+        }
+        let now = self.core.k.now;
+        for task in self.core.k.tasks.iter_mut().filter(|task| task.state == TaskState::Runnable) {
+            if let Some(since) = task.queued_since {
+                task.run_delay += now - since;
+                task.run_delay_max = task.run_delay_max.max(now - since);
+            }
+        }
+    }
+
+    fn result(&mut self, cut: bool) -> SimulationResult {
+        let k = &self.core.k;
+        let account = |(index, task): (usize, &crate::kernel::Task)| TaskAccount {
+            task: TaskId(index as u32),
+            cpu_time: Nanos(task.sum_exec),
+            run_delay: Nanos(task.run_delay),
+            run_delay_max: Nanos(task.run_delay_max),
+            voluntary_switches: task.nvcsw,
+            involuntary_switches: task.nivcsw,
+            migrations: task.migrations,
+        };
+        let report = SimulatorReport {
+            context_switches: k.trace.switches,
+            events: self.events,
+            wall_s: 0.0,
+            event_hash: k.trace.hash_text(),
+            peak_memory_bytes: 0,
+            simulated: Nanos(k.now),
+            bpf_instructions: self.core.ext.bpf_instructions(),
+        };
+        SimulationResult {
+            report,
+            scheduler_exit: self.scheduler_exit.clone(),
+            makespan: Nanos(if cut { k.now } else { self.makespan }),
+            cut,
+            accounts: k.tasks.iter().enumerate().map(account).collect(),
+            tasks: self.table.clone(),
+            channels: channel_table(&self.work.workload),
+        }
+    }
+
+    /// Name of a task, for messages.
+    pub(crate) fn task_name(&self, task: TaskId) -> String {
+        self.table.get(task.index()).map_or_else(|| "?".to_owned(), |row| row.name.clone())
+    }
+
+    /// Enters a task into the table of a recording.
+    pub(crate) fn table_row(&mut self, task: TaskId, attributes: &TaskAttributes) {
+        let state = self.core.k.task(task);
+        let spec = &self.work.workload.tasks[state.spec as usize];
+        self.table.push(TaskInfo {
+            pid: task.0 as i32,
+            tgid: 100_000 + spec.process as i32,
+            name: spec.name.clone(),
+            parent: state.parent,
+            attributes: attributes.clone(),
+            target: state.target,
+            existed: false,
+            start_cpu: state.cpu,
+            start_runnable: false,
+        });
+    }
+}
+
+fn check(
+    workload: &Workload,
+    code: &Code,
+    machine: &MachineDescription,
+    version: KernelVersion,
+    config: &SimulationConfig,
+) -> Result<(), SimError> {
+    if version < KernelVersion::V6_12 || version > KernelVersion::V7_2 {
+        return Err(SimError::Kernel(version.to_string()));
+    }
+    let started: Vec<_> = workload.tasks.iter().filter(|task| !task.template).collect();
+    if started.is_empty() {
+        return Err(SimError::NoTasks(workload.name.clone()));
+    }
+    if !workload.tasks.iter().any(|task| task.target) {
+        return Err(SimError::NoTarget(workload.name.clone()));
+    }
+    let cpus = machine.topology.cpu_count();
+    let devices = workload.devices.iter().map(|device| (&device.name, Some(device.cpu)));
+    let tasks = workload.tasks.iter().map(|task| (&task.name, task.start_cpu));
+    for (name, cpu) in tasks.chain(devices) {
+        if let Some(cpu) = cpu.filter(|cpu| cpu.index() >= cpus) {
+            return Err(SimError::StartCpu { task: name.clone(), cpu: cpu.0, cpus });
+        }
+    }
+    let unlimited = workload.duration.is_none() && config.duration_limit.is_none();
+    let endless =
+        |task: &&&schedlab_model::workload::TaskSpec| task.target && code.endless[task.program.0 as usize];
+    if let Some(task) = started.iter().find(endless).filter(|_| unlimited) {
+        let reason = "loops for ever and the run has no duration: give the workload a duration".to_owned();
+        return Err(SimError::Program { task: task.name.clone(), step: 0, reason });
+    }
+    Ok(())
+}
+
+fn kernel(
+    machine: &MachineDescription,
+    version: KernelVersion,
+    params: FairParams,
+    device_count: usize,
+    seed: u64,
+    cost_seed: Option<u64>,
+) -> Kernel {
+    let cpus = machine.topology.cpu_count();
+    Kernel::new(KernelParts {
+        version,
+        preemption: machine.preemption,
+        hz: machine.hz,
+        costs: CostTable::new(&machine.costs, cost_seed),
+        domains: Domains::new(&machine.topology),
+        fair: Fair::new(params, cpus),
+        rt: Rt::new(cpus),
+        device_count,
+        rng: Rng::new(seed, 0xc05),
+    })
+}
+
+fn idle_actor() -> crate::behaviour::actor::Actor {
+    crate::behaviour::actor::Actor::new(0, TaskId::IDLE, Vec::new(), Rng::new(0, 0))
+}
+
+fn idle_row() -> TaskInfo {
+    TaskInfo {
+        pid: 0,
+        tgid: 0,
+        name: "swapper".to_owned(),
+        parent: TaskId::IDLE,
+        attributes: TaskAttributes::default(),
+        target: false,
+        existed: true,
+        start_cpu: CpuId(0),
+        start_runnable: true,
+    }
+}
+
+fn channel_table(workload: &Workload) -> Vec<ChannelInfo> {
+    let kind = |kind| match kind {
+        ChannelType::Bytes => ChannelKind::Pipe,
+        _ => ChannelKind::Futex,
+    };
+    let row = |(index, spec): (usize, &schedlab_model::workload::ChannelSpec)| ChannelInfo {
+        kind: kind(spec.kind),
+        identity: index as u64 + 1,
+        peer: None,
+        capacity: spec.capacity,
+    };
+    workload.channels.iter().enumerate().map(row).collect()
+}
