@@ -1,7 +1,9 @@
 //! The machine under our feet: loading BPF objects, virtual machines, and what runs inside them.
 //!
 //! Everything that needs root and nearly all `unsafe` lives here; nothing here knows the simulator. Start at [`vm`]
-//! for real kernels in QEMU, [`guest`] for the program that is process 1 of those machines.
+//! for real kernels in QEMU, [`guest`] for the program that is process 1 of those machines,
+//! [`live`] for sched_ext objects in the running kernel.
 
 pub mod guest;
+pub mod live;
 pub mod vm;

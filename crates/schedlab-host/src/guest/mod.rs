@@ -5,6 +5,7 @@
 
 mod init;
 pub mod run;
+mod schedule;
 
 use serde::{Deserialize, Serialize};
 

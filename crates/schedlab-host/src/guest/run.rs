@@ -8,7 +8,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const USAGE: &str = "\
-usage: schedlab-guest vm [OPTIONS] -- COMMAND   run COMMAND in a virtual machine
+usage: schedlab-guest vm [OPTIONS] -- COMMAND            run COMMAND in a virtual machine
+       schedlab-guest load OBJECT [OPTIONS] [-- COMMAND]  run COMMAND under a scheduler; says how it ended
+       schedlab-guest callbacks OBJECT [OPTIONS] [--players] -- COMMAND
+                                                          the same, printing each callback as a JSON line
+       schedlab-guest instructions OBJECT                 the programs as libbpf relocated them, as JSON
+
+options of load and callbacks:
+  --set NAME=VALUE        set a knob before loading
 
 options of vm:
   --kernel 6.1|6.12|7.2   which kernel (default 7.2, which has sched_ext)
@@ -28,6 +35,9 @@ options of vm:
 pub fn main(arguments: &[String]) -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("vm") => vm(&arguments[1..]),
+        Some("load" | "callbacks" | "instructions") => {
+            super::schedule::main(arguments).unwrap_or_else(|| usage())
+        }
         _ => usage(),
     }
 }

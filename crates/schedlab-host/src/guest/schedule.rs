@@ -1,0 +1,128 @@
+//! The guest's commands that load a scheduler: `load`, `callbacks` and `instructions`.
+//!
+//! Results are JSON on standard output, so that a test on the host reads them without knowing the machine. The work is
+//! done by [`crate::live`].
+
+use crate::live::callbacks::CallbackLog;
+use crate::live::{self, Attached, Error};
+use std::io::Write;
+use std::process::{Command, ExitCode};
+
+/// What was asked for.
+struct Options {
+    object: Vec<u8>,
+    knobs: Vec<(String, i64)>,
+    command: Vec<String>,
+}
+
+/// Runs `load`, `callbacks` or `instructions`; `None` if the arguments are wrong.
+pub fn main(arguments: &[String]) -> Option<ExitCode> {
+    let (verb, rest) = arguments.split_first()?;
+    let options = Options::parse(rest)?;
+    let result = match verb.as_str() {
+        "load" => load(&options),
+        "callbacks" => callbacks(&options),
+        "instructions" => instructions(&options),
+        _ => return None,
+    };
+    Some(result.unwrap_or_else(|error| {
+        eprintln!("{verb}: {error}");
+        ExitCode::from(if matches!(error, Error::NoSchedExt | Error::Privilege) { 3 } else { 1 })
+    }))
+}
+
+impl Options {
+    fn parse(words: &[String]) -> Option<Self> {
+        let (path, rest) = words.split_first()?;
+        let object = std::fs::read(path).map_err(|error| eprintln!("{path}: {error}")).ok()?;
+        let mut options = Self { object, knobs: Vec::new(), command: Vec::new() };
+        let mut words = rest.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--set" => {
+                    let (name, value) = words.next()?.split_once('=')?;
+                    options.knobs.push((name.to_string(), value.parse().ok()?));
+                }
+                "--" => {
+                    options.command = words.cloned().collect();
+                    break;
+                }
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+
+    fn load(&self) -> Result<live::Loaded, Error> {
+        let knobs: Vec<(&str, i64)> =
+            self.knobs.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        live::load(&self.object, &knobs)
+    }
+
+    /// Runs the command to its end; its exit code.
+    fn run_command(&self) -> i32 {
+        let Some((program, arguments)) = self.command.split_first() else { return 0 };
+        match Command::new(program).args(arguments).status() {
+            Ok(status) => status.code().unwrap_or(1),
+            Err(error) => {
+                eprintln!("{program}: {error}");
+                127
+            }
+        }
+    }
+}
+
+/// Runs the command under the scheduler and says how both ended.
+fn load(options: &Options) -> Result<ExitCode, Error> {
+    let attached = options.load()?.attach()?;
+    let state = attached.state();
+    let code = options.run_command();
+    Ok(finish(attached, &state, code))
+}
+
+fn finish(attached: Attached, state: &str, code: i32) -> ExitCode {
+    let state_at_end = attached.state();
+    let exit = attached.detach();
+    print_line(&serde_json::json!({
+        "state_while_attached": state,
+        "state_at_end": state_at_end,
+        "state_after_detach": live::state(),
+        "command_code": code,
+        "exit": exit,
+    }));
+    let enabled = state == "enabled" && state_at_end == "enabled";
+    ExitCode::from(if enabled { u8::try_from(code).unwrap_or(1) } else { 1 })
+}
+
+/// Prints every callback while the command runs, then what `load` prints.
+fn callbacks(options: &Options) -> Result<ExitCode, Error> {
+    let loaded = options.load()?;
+    let log = CallbackLog::start(&loaded)?;
+    let attached = loaded.attach()?;
+    let state = attached.state();
+    let code = options.run_command();
+    let calls = log.take()?;
+    let dropped = log.dropped();
+    for call in calls {
+        print_line(&serde_json::to_value(call).expect("a call is plain data"));
+    }
+    if dropped > 0 {
+        eprintln!("callbacks: {dropped} calls did not fit in the buffer");
+    }
+    Ok(finish(attached, &state, code))
+}
+
+fn instructions(options: &Options) -> Result<ExitCode, Error> {
+    let loaded = options.load()?;
+    for (program, instructions) in loaded.instructions() {
+        let words: Vec<String> =
+            instructions.iter().map(|bytes| format!("{:016x}", u64::from_be_bytes(*bytes))).collect();
+        print_line(&serde_json::json!({"program": program, "instructions": words}));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A closed pipe of the reader ends the output, not the program's work.
+fn print_line(value: &serde_json::Value) {
+    let _ = writeln!(std::io::stdout().lock(), "{value}");
+}

@@ -1,0 +1,134 @@
+//! An object between opening and loading: who implements which callback, initial values, and libbpf's messages.
+//!
+//! The `unsafe` of this module reads what libbpf documents for skeletons: the initial value of a struct_ops map holds,
+//! at each callback's place, a pointer to the program that implements it.
+
+use super::Error;
+use super::variables::Variables;
+use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::{AsRawLibbpf, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, Program, set_print};
+use std::ffi::OsStr;
+use std::sync::Mutex;
+
+/// What libbpf said since the last [`listen`]. One for the process because libbpf's printer is.
+static MESSAGES: Mutex<String> = Mutex::new(String::new());
+
+/// At most this much of the verifier's log is shown: its end says why.
+const LOG_CHARS_MAX: usize = 6000;
+
+/// An object that is not in the kernel yet.
+pub struct Opened {
+    object: OpenObject,
+}
+
+impl Opened {
+    /// Opens an ELF object.
+    pub fn new(bytes: &[u8]) -> Result<Self, Error> {
+        listen();
+        let object = ObjectBuilder::default().open_memory(bytes);
+        let object = object.map_err(|error| Error::Open(format!("{error}; {}", messages().trim())))?;
+        Ok(Self { object })
+    }
+
+    /// libbpf's object, for what has no wrapper of its own.
+    pub fn inner(&mut self) -> &mut OpenObject {
+        &mut self.object
+    }
+
+    /// Its variables; none if it has no BTF.
+    pub fn variables(&self) -> Variables {
+        self.with_btf(Variables::read).unwrap_or_default()
+    }
+
+    /// Sets a variable's initial value.
+    pub fn set(&mut self, variables: &Variables, name: &str, value: i64) -> Result<(), Error> {
+        let variable = variables.find(name)?;
+        for mut map in self.object.maps_mut() {
+            if variable.is_in(&name_of(map.name()))
+                && let Some(bytes) = map.initial_value_mut()
+            {
+                return variable.write(bytes, value);
+            }
+        }
+        Err(variables.unknown(name))
+    }
+
+    /// The callbacks of the scheduler's table: (member of `sched_ext_ops`, program).
+    pub fn callbacks(&self) -> Result<Vec<(String, String)>, Error> {
+        let members =
+            self.with_btf(members).filter(|members| !members.is_empty()).ok_or(Error::NoScheduler)?;
+        let table =
+            self.object.maps().find(|map| map.map_type() == MapType::StructOps).ok_or(Error::NoScheduler)?;
+        let value = table.initial_value().ok_or(Error::NoScheduler)?;
+        let programs: Vec<(usize, String)> = self
+            .object
+            .progs()
+            .map(|program| (program.as_libbpf_object().as_ptr() as usize, name_of(program.name())))
+            .collect();
+        let implemented = members.into_iter().filter_map(|(member, offset)| {
+            let word = value.get(offset..offset + size_of::<usize>())?;
+            let pointer = usize::from_ne_bytes(word.try_into().ok()?);
+            let program = programs.iter().find(|(at, _)| *at == pointer)?;
+            Some((member, program.1.clone()))
+        });
+        Ok(implemented.collect())
+    }
+
+    /// Gives the programs to the kernel.
+    pub fn load(self) -> Result<Object, Error> {
+        listen();
+        self.object.load().map_err(|error| {
+            let log = messages();
+            if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !log.contains("processed") {
+                return Error::Privilege;
+            }
+            let skip = log.chars().count().saturating_sub(LOG_CHARS_MAX);
+            Error::Load { what: format!("{error:?}"), log: log.chars().skip(skip).collect() }
+        })
+    }
+
+    fn with_btf<T>(&self, read: impl FnOnce(&Btf<'_>) -> T) -> Option<T> {
+        // SAFETY: libbpf's object lives as long as `self`, and the BTF does not leave this function.
+        let object = unsafe { self.object.as_libbpf_object().as_ref() };
+        Btf::from_bpf_object(object).ok().flatten().map(|btf| read(&btf))
+    }
+}
+
+/// The members of the object's own `struct sched_ext_ops` that are pointers, with their byte offsets.
+fn members(btf: &Btf<'_>) -> Vec<(String, usize)> {
+    let Some(table) = btf.type_by_name::<types::Struct<'_>>("sched_ext_ops") else { return Vec::new() };
+    let members = table.iter().filter_map(|member| {
+        let offset = match member.attr {
+            types::MemberAttr::Normal { offset } | types::MemberAttr::BitField { offset, .. } => offset,
+        };
+        Some((member.name?.to_string_lossy().into_owned(), offset as usize / 8))
+    });
+    members.collect()
+}
+
+/// The instructions of a loaded program.
+pub fn instructions(program: &Program<'_>) -> Vec<[u8; 8]> {
+    let instructions = program.insns();
+    // SAFETY: an instruction is 8 bytes without padding (code, registers, offset, immediate).
+    let bytes =
+        unsafe { std::slice::from_raw_parts(instructions.as_ptr().cast::<[u8; 8]>(), instructions.len()) };
+    bytes.to_vec()
+}
+
+/// libbpf's names are ASCII.
+pub fn name_of(name: &OsStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+/// Starts to keep libbpf's messages.
+pub fn listen() {
+    MESSAGES.lock().expect("no thread panics while it holds the messages").clear();
+    set_print(Some((PrintLevel::Info, |_, message| {
+        MESSAGES.lock().expect("no thread panics while it holds the messages").push_str(&message);
+    })));
+}
+
+/// What was said since [`listen`].
+pub fn messages() -> String {
+    MESSAGES.lock().expect("no thread panics while it holds the messages").clone()
+}

@@ -1,0 +1,118 @@
+//! The global variables of an object, by name: which map they are in, where, and how large.
+//!
+//! A knob is such a variable; its unit and bounds are declared in the object and judged elsewhere.
+
+use super::Error;
+use libbpf_rs::btf::{Btf, types};
+
+/// One variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    name: String,
+    section: String,
+    offset: usize,
+    bytes: usize,
+}
+
+/// All variables of an object.
+#[derive(Clone, Debug, Default)]
+pub struct Variables(Vec<Variable>);
+
+impl Variables {
+    /// The variables of `.data*`, `.rodata*` and `.bss*`.
+    pub fn read(btf: &Btf<'_>) -> Self {
+        let mut found = Vec::new();
+        for section in btf.type_by_kind::<types::DataSec<'_>>() {
+            let Some(name) = section.name().map(|name| name.to_string_lossy().into_owned()) else { continue };
+            if ![".data", ".rodata", ".bss"].iter().any(|kind| name.starts_with(kind)) {
+                continue;
+            }
+            for member in section.iter() {
+                let Some(variable) = btf.type_by_id::<types::Var<'_>>(member.ty) else { continue };
+                let Some(variable) = variable.name() else { continue };
+                found.push(Variable {
+                    name: variable.to_string_lossy().into_owned(),
+                    section: name.clone(),
+                    offset: member.offset as usize,
+                    bytes: member.size,
+                });
+            }
+        }
+        Self(found)
+    }
+
+    /// The variable of that name.
+    pub fn find(&self, name: &str) -> Result<&Variable, Error> {
+        self.0.iter().find(|variable| variable.name == name).ok_or_else(|| self.unknown(name))
+    }
+
+    /// The error for a name that is not there.
+    pub fn unknown(&self, name: &str) -> Error {
+        let mut known: Vec<&str> = self.0.iter().map(|variable| variable.name.as_str()).collect();
+        known.sort_unstable();
+        Error::NoKnob { name: name.to_string(), known: known.join(", ") }
+    }
+}
+
+impl Variable {
+    /// Whether libbpf's map of that name holds this variable: `.data.NAME` as it is, `.data` behind the object's name.
+    pub fn is_in(&self, map: &str) -> bool {
+        map == self.section || map.strip_suffix(&self.section).is_some_and(|object| !object.contains('.'))
+    }
+
+    /// Puts `value` in its place among the section's bytes.
+    pub fn write(&self, section: &mut [u8], value: i64) -> Result<(), Error> {
+        let full = value.to_ne_bytes();
+        let fits = match self.bytes {
+            8 => true,
+            1 | 2 | 4 => {
+                let bits = self.bytes * 8;
+                (value >> (bits - 1) == -1) || (value >> bits == 0)
+            }
+            _ => false,
+        };
+        let place = section.get_mut(self.offset..self.offset + self.bytes).filter(|_| fits);
+        let place = place.ok_or(Error::KnobSize { name: self.name.clone(), bytes: self.bytes, value })?;
+        place.copy_from_slice(&full[..self.bytes]);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variable(bytes: usize) -> Variable {
+        Variable { name: "x".into(), section: ".data".into(), offset: 4, bytes }
+    }
+
+    #[test]
+    fn values_go_to_their_place() {
+        let mut section = [0xff_u8; 12];
+        variable(4).write(&mut section, 7).unwrap();
+        assert_eq!(section, [255, 255, 255, 255, 7, 0, 0, 0, 255, 255, 255, 255]);
+        variable(8).write(&mut section, -1).unwrap();
+        assert_eq!(section, [255; 12]);
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_refused() {
+        let mut section = [0_u8; 12];
+        assert!(variable(1).write(&mut section, 255).is_ok());
+        assert!(variable(1).write(&mut section, -128).is_ok());
+        assert!(variable(1).write(&mut section, 256).is_err());
+        assert!(variable(1).write(&mut section, -129).is_err());
+        assert!(variable(16).write(&mut section, 1).is_err(), "no integer");
+        assert!(variable(8).write(&mut section[..8], 1).is_err(), "outside its section");
+    }
+
+    #[test]
+    fn maps_are_told_apart() {
+        assert!(variable(4).is_in("vtime.data"));
+        assert!(variable(4).is_in(".data"));
+        assert!(!variable(4).is_in("vtime.rodata"));
+        assert!(!variable(4).is_in(".data.exit"));
+        let exit = Variable { section: ".data.exit".into(), ..variable(4) };
+        assert!(exit.is_in(".data.exit") && !exit.is_in("vtime.data"));
+    }
+}
