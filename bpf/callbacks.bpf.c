@@ -87,8 +87,11 @@ static __always_inline void log_callback(u32 callback, u64 *words, enum task_at 
 	}
 
 #define ON_RETURN(name, number, at)                                                                \
-	SEC("fexit") int BPF_PROG(on_##name, u64 *words, s64 returned)                             \
+	SEC("fexit") int BPF_PROG(on_##name, u64 *words)                                           \
 	{                                                                                          \
+		u64 returned = 0;                                                                  \
+												   \
+		bpf_get_func_ret(ctx, &returned);                                                  \
 		log_callback(number, words, at, (s32)returned);                                    \
 		return 0;                                                                          \
 	}

@@ -2,8 +2,9 @@
 //!
 //! Everything that needs root and nearly all `unsafe` lives here; nothing here knows the simulator. Start at [`vm`]
 //! for real kernels in QEMU, [`guest`] for the program that is process 1 of those machines,
-//! [`live`] for sched_ext objects in the running kernel.
+//! [`live`] for sched_ext objects in the running kernel, [`player`] for workloads with real threads.
 
 pub mod guest;
 pub mod live;
+pub mod player;
 pub mod vm;

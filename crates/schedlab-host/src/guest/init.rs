@@ -75,11 +75,7 @@ fn command(job: &Job, port: &Port) -> io::Result<i32> {
         .env("HOME", "/root")
         .env("TERM", "dumb");
     child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let spawned = child.spawn();
-    let mut child = match spawned {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !program.contains('/') => applet(job)?,
-        other => other?,
-    };
+    let mut child = child.spawn()?;
     let out = child.stdout.take().expect("standard output was piped");
     let err = child.stderr.take().expect("standard error was piped");
     let passing = [pass(out, port.clone(), Frame::Stdout), pass(err, port.clone(), Frame::Stderr)];
@@ -89,17 +85,6 @@ fn command(job: &Job, port: &Port) -> io::Result<i32> {
         let _ = thread.join();
     }
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
-}
-
-/// The command as an applet of busybox.
-fn applet(job: &Job) -> io::Result<std::process::Child> {
-    Command::new("/bin/busybox")
-        .args(&job.argv)
-        .env("PATH", "/bin")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
 }
 
 fn pass(

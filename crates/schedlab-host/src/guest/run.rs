@@ -10,8 +10,9 @@ use std::time::Duration;
 const USAGE: &str = "\
 usage: schedlab-guest vm [OPTIONS] -- COMMAND            run COMMAND in a virtual machine
        schedlab-guest load OBJECT [OPTIONS] [-- COMMAND]  run COMMAND under a scheduler; says how it ended
-       schedlab-guest callbacks OBJECT [OPTIONS] [--players] -- COMMAND
+       schedlab-guest callbacks OBJECT [OPTIONS] -- COMMAND
                                                           the same, printing each callback as a JSON line
+       schedlab-guest play WORKLOAD                       play a workload file with real threads
        schedlab-guest instructions OBJECT                 the programs as libbpf relocated them, as JSON
 
 options of load and callbacks:
@@ -35,6 +36,7 @@ options of vm:
 pub fn main(arguments: &[String]) -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("vm") => vm(&arguments[1..]),
+        Some("play") => super::schedule::play(&arguments[1..]).unwrap_or_else(usage),
         Some("load" | "callbacks" | "instructions") => {
             super::schedule::main(arguments).unwrap_or_else(|| usage())
         }

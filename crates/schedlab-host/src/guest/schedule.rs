@@ -1,4 +1,4 @@
-//! The guest's commands that load a scheduler: `load`, `callbacks` and `instructions`.
+//! The guest's commands around a scheduler: `load`, `callbacks`, `instructions`, and `play` for the work under it.
 //!
 //! Results are JSON on standard output, so that a test on the host reads them without knowing the machine. The work is
 //! done by [`crate::live`].
@@ -29,6 +29,29 @@ pub fn main(arguments: &[String]) -> Option<ExitCode> {
         eprintln!("{verb}: {error}");
         ExitCode::from(if matches!(error, Error::NoSchedExt | Error::Privilege) { 3 } else { 1 })
     }))
+}
+
+/// Plays a workload file; `None` if the arguments are wrong.
+pub fn play(arguments: &[String]) -> Option<ExitCode> {
+    let [path] = arguments else { return None };
+    let text = std::fs::read_to_string(path).map_err(|error| eprintln!("{path}: {error}")).ok()?;
+    let workload = schedlab_model::workload::file::parse(&text);
+    let workload = workload.map_err(|error| eprintln!("{path}: {error}")).ok()?;
+    match crate::player::play(&workload) {
+        Ok(played) => {
+            eprintln!(
+                "played {:.3} s: {} tasks ended, {} cut",
+                played.wall.as_secs_f64(),
+                played.ended,
+                played.cut
+            );
+            Some(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            eprintln!("{path}: {error}");
+            Some(ExitCode::from(1))
+        }
+    }
 }
 
 impl Options {

@@ -227,7 +227,9 @@ impl Machine {
         let busybox = find_program("busybox");
         if let Some(busybox) = &busybox {
             archive.add_program(busybox, "bin/busybox")?;
-            archive.add_link("bin/sh", "busybox");
+            for applet in applets(busybox) {
+                archive.add_link(&format!("bin/{applet}"), "busybox");
+            }
         }
         for program in &self.programs {
             archive.add_program(program, &format!("bin/{}", file_name(program)))?;
@@ -281,6 +283,13 @@ impl Machine {
             .args(["-device", "virtserialport,chardev=results,name=schedlab"]);
         command
     }
+}
+
+/// The commands that busybox stands in for.
+fn applets(busybox: &Path) -> Vec<String> {
+    let output = Command::new(busybox).arg("--list").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().filter(|name| *name != "busybox").map(str::to_string).collect()
 }
 
 fn file_name(path: &Path) -> String {
