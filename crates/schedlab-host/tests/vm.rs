@@ -1,19 +1,157 @@
 //! Tests that need a kernel of their own: they boot Linux 7.2 in QEMU. Behind the feature `vm-tests`.
 //!
-//! What they load is in tests/vm/ at the repository's root.
+//! The machine's own behaviour first, then objects in a real kernel, then the conformance scenarios of
+//! tests/conformance/: what the kernel calls must be what tests/golden/callbacks/ says, which the simulated kernel is
+//! compared with too. `UPDATE_GOLDEN=1` writes what the kernel did instead.
 
-use schedlab_host::vm::{Kernel, KernelName, Machine};
-use std::path::Path;
+use schedlab_host::live::callbacks::Call;
+use schedlab_host::live::sequence::{Span, sequence};
+use schedlab_host::vm::{Acceleration, Error, Kernel, KernelName, Machine, Run, Topology};
+use schedlab_model::workload::file::parse;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 fn machine() -> Machine {
     let kernel = Kernel::get(KernelName::V7_2).expect("a kernel with sched_ext");
     Machine::new(kernel, Path::new(env!("CARGO_BIN_EXE_schedlab-guest")))
 }
 
+/// Runs `schedlab-guest VERB /object ...` in `machine` with the scheduler's object.
+fn guest(machine: &mut Machine, object: &[u8], words: &[&str]) -> Run {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let path = scratch.path().join("object.bpf.o");
+    std::fs::write(&path, object).expect("temporary file");
+    machine.file(&path, "object.bpf.o");
+    let (verb, rest) = words.split_first().expect("a verb");
+    let mut command = vec!["schedlab-guest", verb, "/object.bpf.o"];
+    command.extend(rest);
+    machine.run(&command).expect("the machine runs")
+}
+
+fn vtime() -> &'static [u8] {
+    schedlab_objects::scheduler("vtime").expect("the vtime scheduler")
+}
+
+/// The last line of the guest's output.
+fn verdict(run: &Run) -> Value {
+    let text = run.text();
+    let line = text.lines().last().unwrap_or_default();
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    serde_json::from_str(line).unwrap_or_else(|_| panic!("no verdict: {text}\n{stderr}\n{}", run.kernel_log))
+}
+
 #[test]
-fn output_and_exit_code_come_out() {
-    let run = machine().run(&["sh", "-c", "echo out; echo err >&2; exit 7"]).expect("it boots");
+fn output_files_and_exit_code_come_out() {
+    let mut machine = machine();
+    machine.collect("/tmp/result").collect("/tmp/absent");
+    let run = machine.run(&["sh", "-c", "echo out; echo err >&2; echo kept > /tmp/result; exit 7"]);
+    let run = run.expect("it boots");
     assert_eq!((run.code, run.text().as_str()), (7, "out\n"), "{}", String::from_utf8_lossy(&run.stderr));
     assert_eq!(run.stderr, b"err\n");
+    assert_eq!(run.files.get("/tmp/result").map(Vec::as_slice), Some(&b"kept\n"[..]));
+    assert!(!run.files.contains_key("/tmp/absent"));
     assert!(run.kernel_log.contains("Linux version"), "the kernel's log comes out");
+}
+
+#[test]
+fn the_guest_sees_the_topology() {
+    let mut machine = machine();
+    machine.topology(Topology { sockets: 2, cores: 2, threads: 1 });
+    let run =
+        machine.run(&["sh", "-c", "nproc; cat /sys/devices/system/cpu/cpu3/topology/physical_package_id"]);
+    assert_eq!(run.expect("it boots").text(), "4\n1\n");
+}
+
+#[test]
+fn a_command_that_never_ends_is_stopped() {
+    let mut machine = machine();
+    machine.acceleration(Acceleration::Emulation).time_limit(Duration::from_secs(20));
+    let error = machine.run(&["sleep", "1000"]).expect_err("the limit holds");
+    assert!(matches!(error, Error::TimeLimit { seconds: 20, .. }), "{error}");
+}
+
+#[test]
+fn a_scheduler_is_enabled_and_gives_all_tasks_back() {
+    let run = guest(&mut machine(), vtime(), &["load", "--set", "slice_ns=5000000", "--", "true"]);
+    let verdict = verdict(&run);
+    assert_eq!(run.code, 0, "{verdict} {}", String::from_utf8_lossy(&run.stderr));
+    assert_eq!(verdict["state_while_attached"], "enabled");
+    assert_eq!(verdict["state_after_detach"], "disabled");
+    assert_eq!(verdict["exit"]["kind"], 64, "SCX_EXIT_UNREG: {verdict}");
+}
+
+#[test]
+fn wrong_knobs_and_wrong_objects_are_named() {
+    let run = guest(&mut machine(), vtime(), &["load", "--set", "no_such_knob=1"]);
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert!(run.code == 1 && stderr.contains("no_such_knob") && stderr.contains("slice_ns"), "{stderr}");
+    let run = guest(&mut machine(), b"not an object", &["load"]);
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert!(run.code == 1 && stderr.contains("no BPF object"), "{stderr}");
+}
+
+#[test]
+fn pipe_pair_under_vtime_is_called_as_recorded() {
+    conformance("pipe_pair", "vtime", vtime());
+}
+
+/// Plays the scenario on one CPU with a virtual clock, so that what the host does besides cannot matter, and compares
+/// what most of the undisturbed plays agree on with the recorded sequence.
+fn conformance(scenario: &str, scheduler: &str, object: &[u8]) {
+    const PLAYS: usize = 8;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = root.join(format!("tests/conformance/{scenario}.toml"));
+    let workload = parse(&std::fs::read_to_string(&path).expect("the scenario")).expect("the scenario reads");
+    let mut machine = machine();
+    machine.topology(Topology::flat(1)).acceleration(Acceleration::InstructionCount);
+    machine.file(&path, "scenario.toml").time_limit(Duration::from_secs(240));
+    let plays = PLAYS.to_string();
+    let words = ["callbacks", "--repeat", &plays, "--", "schedlab-guest", "play", "/scenario.toml"];
+    let run = guest(&mut machine, object, &words);
+    assert_eq!(run.code, 0, "{}", String::from_utf8_lossy(&run.stderr));
+
+    let names: Vec<&str> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
+    let duration_ns = workload.duration.expect("a scenario has a duration").0;
+    let (calls, spans) = read(&run.text(), duration_ns);
+    assert_eq!(spans.len(), PLAYS);
+    let results: Vec<_> = spans.iter().map(|span| sequence(&calls, &names, *span)).collect();
+    let mut votes: BTreeMap<&[String], usize> = BTreeMap::new();
+    for lines in results.iter().flatten() {
+        *votes.entry(lines).or_default() += 1;
+    }
+    let (lines, count) =
+        votes.iter().max_by_key(|(_, count)| **count).unwrap_or_else(|| panic!("{results:?}"));
+    assert!(*count >= 2, "no two plays of {PLAYS} agree: {results:?}");
+    check_golden(&root.join(format!("tests/golden/callbacks/{scenario}-{scheduler}-7.2.txt")), lines);
+}
+
+/// The calls of a log, and the span of each play.
+fn read(text: &str, duration_ns: u64) -> (Vec<Call>, Vec<Span>) {
+    let (mut calls, mut spans) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        let value: Value = serde_json::from_str(line).expect("the guest prints JSON lines");
+        if let Some(played) = value.get("played") {
+            let tgid = i32::try_from(played["tgid"].as_i64().expect("a number")).expect("a pid");
+            spans.push(Span {
+                tgid,
+                origin_ns: played["origin_ns"].as_u64().expect("a number"),
+                duration_ns,
+            });
+        } else if value.get("callback").is_some() {
+            calls.push(serde_json::from_value(value).expect("a call"));
+        }
+    }
+    (calls, spans)
+}
+
+fn check_golden(path: &PathBuf, lines: &[String]) {
+    let text = lines.join("\n") + "\n";
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("the directory");
+        std::fs::write(path, &text).expect("the golden file");
+    }
+    let golden = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(text, golden, "{}: UPDATE_GOLDEN=1 records what the kernel does", path.display());
 }

@@ -20,6 +20,8 @@ const LEFTOVERS: &[(&str, &str)] = &[
 ];
 
 const BPF_LICENCE: &str = "// SPDX-License-Identifier: GPL-2.0-only";
+/// The form that the kernel asks for in headers.
+const BPF_HEADER_LICENCE: &str = "/* SPDX-License-Identifier: GPL-2.0-only */";
 
 /// Every breach of a text rule.
 pub fn check(source: &Source) -> Vec<Breach> {
@@ -42,7 +44,10 @@ pub fn check(source: &Source) -> Vec<Breach> {
 fn header(source: &Source) -> Option<Breach> {
     let mut lines = source.text.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut first = lines.next().unwrap_or_default();
-    if first.starts_with("#!") && !first.starts_with("#![") || first.starts_with("// SPDX-") {
+    if first.starts_with("#!") && !first.starts_with("#![")
+        || first.starts_with("// SPDX-")
+        || first.starts_with("/* SPDX-")
+    {
         first = lines.next().unwrap_or_default();
     }
     let opens: &[&str] = match source.extension() {
@@ -110,7 +115,8 @@ fn licence(source: &Source) -> Option<Breach> {
     let is_source = matches!(source.extension(), "c" | "h" | "S");
     let in_bpf = source.path.starts_with("bpf");
     let first = source.text.lines().next().unwrap_or_default();
-    if is_source && in_bpf && first != BPF_LICENCE {
+    let named = first == BPF_LICENCE || (source.extension() == "h" && first == BPF_HEADER_LICENCE);
+    if is_source && in_bpf && !named {
         return Some(source.breach(1, format!("a file below bpf/ begins with `{BPF_LICENCE}`")));
     }
     let kernel_object = source.path.to_string_lossy().ends_with(".bpf.c");
@@ -188,6 +194,12 @@ mod tests {
     fn wrong_licences_are_refused() {
         refused("bpf/a.h", "// SPDX-License-Identifier: Apache-2.0\n// What this is.\n", "begins with");
         refused("bpf/a.bpf.c", "/* What this is. */\n", "begins with");
+        refused(
+            "bpf/a.bpf.c",
+            "/* SPDX-License-Identifier: GPL-2.0-only */\n// What this is.\n",
+            "begins with",
+        );
+        accepted("bpf/a.h", "/* SPDX-License-Identifier: GPL-2.0-only */\n/* What this is. */\n");
         refused("tests/vm/a.bpf.c", "/* What this is. */\n", "begins with");
         let gpl = concat!("//! What this is.\n// SPDX-License-Identifier: G", "PL-2.0\n");
         refused("crates/a.rs", gpl, "Apache-2.0");

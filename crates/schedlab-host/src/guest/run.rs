@@ -17,11 +17,13 @@ usage: schedlab-guest vm [OPTIONS] -- COMMAND            run COMMAND in a virtua
 
 options of load and callbacks:
   --set NAME=VALUE        set a knob before loading
+  --repeat N              run the command this often (default 1)
 
 options of vm:
   --kernel 6.1|6.12|7.2   which kernel (default 7.2, which has sched_ext)
   --cpus N                CPUs (default 2)
   --topology S:C:T        sockets, cores each, threads each
+  --parameters TEXT       further kernel parameters
   --memory MIB            memory (default 1024)
   --kvm | --tcg | --icount   how to execute (default: KVM if it boots, else emulation)
   --time-limit SECONDS    kill it after this long (default 120)
@@ -57,6 +59,7 @@ struct Options {
     acceleration: Option<Acceleration>,
     time_limit: Duration,
     files: Vec<(String, String)>,
+    parameters: String,
     fetch_only: bool,
     refresh: bool,
     timing: bool,
@@ -89,6 +92,7 @@ fn boot(options: &Options) -> Result<ExitCode, crate::vm::Error> {
         .memory_mib(options.memory_mib)
         .time_limit(options.time_limit)
         .pass_output(true);
+    machine.parameters(&options.parameters);
     if let Some(acceleration) = options.acceleration {
         machine.acceleration(acceleration);
     }
@@ -120,6 +124,7 @@ impl Options {
             acceleration: None,
             time_limit: Duration::from_secs(120),
             files: Vec::new(),
+            parameters: String::new(),
             fetch_only: false,
             refresh: false,
             timing: false,
@@ -134,6 +139,7 @@ impl Options {
                     options.topology = Topology::flat(words.next()?.parse().ok().filter(|cpus| *cpus > 0)?)
                 }
                 "--topology" => options.topology = topology(words.next()?)?,
+                "--parameters" => options.parameters = words.next()?.clone(),
                 "--memory" => options.memory_mib = words.next()?.parse().ok()?,
                 "--kvm" => options.acceleration = Some(Acceleration::Kvm),
                 "--tcg" => options.acceleration = Some(Acceleration::Emulation),

@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 struct Options {
     object: Vec<u8>,
     knobs: Vec<(String, i64)>,
+    repeat: u32,
     command: Vec<String>,
 }
 
@@ -39,12 +40,13 @@ pub fn play(arguments: &[String]) -> Option<ExitCode> {
     let workload = workload.map_err(|error| eprintln!("{path}: {error}")).ok()?;
     match crate::player::play(&workload) {
         Ok(played) => {
-            eprintln!(
-                "played {:.3} s: {} tasks ended, {} cut",
-                played.wall.as_secs_f64(),
-                played.ended,
-                played.cut
-            );
+            print_line(&serde_json::json!({"played": {
+                "tgid": std::process::id(),
+                "origin_ns": played.origin_ns,
+                "wall_s": played.wall.as_secs_f64(),
+                "tasks_ended": played.ended,
+                "tasks_cut": played.cut,
+            }}));
             Some(ExitCode::SUCCESS)
         }
         Err(error) => {
@@ -58,7 +60,7 @@ impl Options {
     fn parse(words: &[String]) -> Option<Self> {
         let (path, rest) = words.split_first()?;
         let object = std::fs::read(path).map_err(|error| eprintln!("{path}: {error}")).ok()?;
-        let mut options = Self { object, knobs: Vec::new(), command: Vec::new() };
+        let mut options = Self { object, knobs: Vec::new(), repeat: 1, command: Vec::new() };
         let mut words = rest.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
@@ -66,6 +68,7 @@ impl Options {
                     let (name, value) = words.next()?.split_once('=')?;
                     options.knobs.push((name.to_string(), value.parse().ok()?));
                 }
+                "--repeat" => options.repeat = words.next()?.parse().ok()?,
                 "--" => {
                     options.command = words.cloned().collect();
                     break;
@@ -82,8 +85,12 @@ impl Options {
         live::load(&self.object, &knobs)
     }
 
-    /// Runs the command to its end; its exit code.
+    /// Runs the command as often as asked for; the exit code of the last run or of the first that failed.
     fn run_command(&self) -> i32 {
+        (0..self.repeat).map(|_| self.run_once()).find(|code| *code != 0).unwrap_or(0)
+    }
+
+    fn run_once(&self) -> i32 {
         let Some((program, arguments)) = self.command.split_first() else { return 0 };
         match Command::new(program).args(arguments).status() {
             Ok(status) => status.code().unwrap_or(1),

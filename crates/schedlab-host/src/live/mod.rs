@@ -1,11 +1,13 @@
 //! sched_ext objects in the running kernel: load, set knobs, attach, watch, detach.
 //!
 //! The kernel's own loader does the work (libbpf); this adds knobs by name, the exit record and errors that name the
-//! remedy. An attached scheduler is detached when dropped. [`callbacks`] logs what the kernel calls. Meant for virtual
+//! remedy. An attached scheduler is detached when dropped. [`callbacks`] logs what the kernel calls, [`sequence`] makes
+//! that comparable. Meant for virtual
 //! machines: nothing here keeps a journal of what it changed.
 
 pub mod callbacks;
 mod object;
+pub mod sequence;
 mod variables;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapMut, MapType, Object};

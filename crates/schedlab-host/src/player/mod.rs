@@ -51,6 +51,8 @@ pub enum Error {
 /// How a played workload went.
 #[derive(Debug)]
 pub struct Played {
+    /// `CLOCK_MONOTONIC` when the first task started, in ns.
+    pub origin_ns: u64,
     /// From the start of the first task to the end of the last, or to the cut.
     pub wall: Duration,
     /// Tasks that ended by themselves.
@@ -93,16 +95,18 @@ pub fn play(workload: &Workload) -> Result<Played, Error> {
     drop(channels);
     drop(ended_sender);
     starters.sort_by_key(|(start, _)| *start);
-    let origin = Instant::now();
+    let (origin, origin_ns) = (Instant::now(), monotonic_ns());
     for (start, starter) in &starters {
         sleep_until(origin + duration(*start));
         // A task that is gone has already reported why.
         let _ = starter.send(origin);
     }
-    Ok(wait(origin, workload.duration, starters.len(), &ended))
+    let count = wait(origin, workload.duration, starters.len(), &ended);
+    Ok(Played { origin_ns, wall: origin.elapsed(), ended: count, cut: starters.len() - count })
 }
 
-fn wait(origin: Instant, limit: Option<Nanos>, tasks: usize, ended: &mpsc::Receiver<()>) -> Played {
+/// How many tasks ended before all had, or the limit was reached.
+fn wait(origin: Instant, limit: Option<Nanos>, tasks: usize, ended: &mpsc::Receiver<()>) -> usize {
     let mut count = 0;
     while count < tasks {
         let message = match limit {
@@ -116,7 +120,14 @@ fn wait(origin: Instant, limit: Option<Nanos>, tasks: usize, ended: &mpsc::Recei
         }
         count += 1;
     }
-    Played { wall: origin.elapsed(), ended: count, cut: tasks - count }
+    count
+}
+
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec; the clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
 }
 
 fn duration(time: Nanos) -> Duration {

@@ -40,6 +40,11 @@ impl Topology {
     }
 }
 
+/// Kernel parameters of every machine: console, end on a panic, and no background work of the kernel's own that
+/// would take part in what is measured.
+const PARAMETERS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check mitigations=off \
+                          random.trust_cpu=on damon_stat.enabled=N cryptomgr.notests";
+
 /// A machine to be booted.
 pub struct Machine {
     kernel: Kernel,
@@ -51,6 +56,7 @@ pub struct Machine {
     files: Vec<(PathBuf, String)>,
     programs: Vec<PathBuf>,
     collect: Vec<String>,
+    parameters: String,
     pass_output: bool,
 }
 
@@ -95,6 +101,7 @@ impl Machine {
             files: Vec::new(),
             programs: Vec::new(),
             collect: Vec::new(),
+            parameters: String::new(),
             pass_output: false,
         }
     }
@@ -132,6 +139,12 @@ impl Machine {
     /// Puts a program of the host, with its libraries, into the guest's `/bin`.
     pub fn program(&mut self, host: &Path) -> &mut Self {
         self.programs.push(host.to_path_buf());
+        self
+    }
+
+    /// Further kernel parameters, separated by spaces.
+    pub fn parameters(&mut self, parameters: &str) -> &mut Self {
+        self.parameters = parameters.to_string();
         self
     }
 
@@ -273,10 +286,7 @@ impl Machine {
             .arg(&self.kernel.image)
             .arg("-initrd")
             .arg(initrd)
-            .args([
-                "-append",
-                "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check mitigations=off random.trust_cpu=on",
-            ])
+            .args(["-append", &format!("{PARAMETERS} {}", self.parameters)])
             .arg("-serial")
             .arg(format!("file:{}", console.display()))
             .args(["-device", "virtio-serial-pci", "-chardev", "file,id=results,path=/dev/fd/1"])
