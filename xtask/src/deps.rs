@@ -17,7 +17,7 @@ const ALL: &[&str] = &["*"];
 
 const RULES: &[Rule] = &[
     Rule { krate: "schedlab-model", may_use: &[], tests_may_use: &[] },
-    Rule { krate: "schedlab-objects", may_use: &[], tests_may_use: &[] },
+    Rule { krate: "schedlab-objects", may_use: &[], tests_may_use: &["schedlab-bpf"] },
     Rule { krate: "schedlab-bpf", may_use: &[], tests_may_use: &["schedlab-objects"] },
     Rule {
         krate: "schedlab-sim",

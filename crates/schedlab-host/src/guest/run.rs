@@ -39,9 +39,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("vm") => vm(&arguments[1..]),
         Some("play") => super::schedule::play(&arguments[1..]).unwrap_or_else(usage),
-        Some("load" | "callbacks" | "instructions") => {
-            super::schedule::main(arguments).unwrap_or_else(|| usage())
-        }
+        Some("load" | "callbacks" | "instructions") => super::schedule::main(arguments).unwrap_or_else(usage),
         _ => usage(),
     }
 }
