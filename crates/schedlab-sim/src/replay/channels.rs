@@ -1,0 +1,372 @@
+//! Bytes: which channel of the replay each recorded transfer uses, and what came from outside.
+//!
+//! Bytes are conserved for each channel: readers take exactly what they took in the recording. What they took
+//! but nobody recorded gave is there at the start, or arrives from a device when the reader was woken. What
+//! was given but never read in the recording is left out.
+
+use super::observe::{Observed, Transfer};
+use schedlab_model::recording::{ChannelInfo, ChannelKind, Recording};
+use schedlab_model::workload::{Arrival, ChannelSpec, ChannelType};
+use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Bytes a pipe holds unless it was resized.
+const PIPE_CAPACITY: u64 = 65_536;
+/// A pipe's writer is woken when a page is free.
+const PIPE_ROOM: u64 = 4_096;
+/// Send buffer of a socket unless it was resized (`net.core.wmem_default`).
+const SOCKET_CAPACITY: u64 = 212_992;
+/// What a message costs of a socket's buffer besides its bytes: `sizeof(struct sk_buff)` and
+/// `struct skb_shared_info`, rounded (`SKB_TRUESIZE`).
+const SOCKET_OVERHEAD: u64 = 576;
+
+/// Where the bytes of one transfer go or come from.
+pub(super) type Parts = Vec<(ChannelId, u32)>;
+
+/// The byte channels of the replay.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bytes {
+    /// Channels of the replay.
+    pub(super) channels: Vec<ChannelSpec>,
+    /// By transfer: empty for transfers that are left out.
+    pub(super) parts: Vec<Parts>,
+    /// What came from outside, with the CPU that took the interrupt.
+    pub(super) arrivals: Vec<(CpuId, Arrival)>,
+    /// By channel of the recording: its only reader and the channel of the replay.
+    pub(super) sole_reader: BTreeMap<ChannelId, (TaskId, ChannelId)>,
+    /// By channel of the recording: who gave to it.
+    pub(super) givers: BTreeMap<ChannelId, BTreeSet<TaskId>>,
+    /// Channels that had several readers and were split.
+    pub(super) split: usize,
+}
+
+/// What one recorded channel carried.
+#[derive(Default)]
+struct Traffic {
+    gives: Vec<u32>,
+    takes: Vec<u32>,
+}
+
+/// One match: these bytes of a give went to that take.
+struct Matched {
+    give: u32,
+    take: u32,
+    bytes: u64,
+}
+
+/// A channel's traffic followed in recorded order.
+#[derive(Default)]
+struct Followed {
+    matched: Vec<Matched>,
+    initial: Vec<(u32, u64)>,
+    outside: Vec<(u32, u64)>,
+    level_max: u64,
+    /// Levels at which writers found it full, and at which they were woken.
+    full: Vec<u64>,
+    resumed: Vec<u64>,
+}
+
+/// Assigns every transfer to channels of the replay.
+pub(super) fn connect(recording: &Recording, observed: &Observed, included: &[bool], strict: bool) -> Bytes {
+    let mut traffic: BTreeMap<ChannelId, Traffic> = BTreeMap::new();
+    for (id, transfer) in observed.transfers.iter().enumerate() {
+        if transfer.bytes > 0 && included[transfer.task.index()] {
+            let entry = traffic.entry(transfer.channel).or_default();
+            if transfer.give { entry.gives.push(id as u32) } else { entry.takes.push(id as u32) }
+        }
+    }
+    let mut out = Bytes { parts: vec![Parts::new(); observed.transfers.len()], ..Bytes::default() };
+    let connector = Connector { observed, groups: dependency_groups(observed, &traffic), strict };
+    for (channel, entry) in &traffic {
+        let info = &recording.channels[channel.index()];
+        connector.connect_one(&mut out, *channel, info, entry);
+    }
+    out
+}
+
+struct Connector<'a> {
+    observed: &'a Observed,
+    /// Which group of tasks that wait for each other a task is in.
+    groups: Vec<u32>,
+    strict: bool,
+}
+
+/// The replay's channels for one channel of the recording: one, or one for each reader.
+struct Made<'a> {
+    out: &'a mut Bytes,
+    split: bool,
+    by_reader: BTreeMap<Option<TaskId>, ChannelId>,
+    spec: ChannelSpec,
+}
+
+impl Made<'_> {
+    fn of(&mut self, reader: TaskId) -> ChannelId {
+        let next = ChannelId(self.out.channels.len() as u32);
+        let id = *self.by_reader.entry(self.split.then_some(reader)).or_insert(next);
+        if id == next {
+            self.out.channels.push(self.spec.clone());
+        }
+        id
+    }
+}
+
+impl Connector<'_> {
+    fn connect_one(&self, out: &mut Bytes, channel: ChannelId, info: &ChannelInfo, traffic: &Traffic) {
+        let transfers = &self.observed.transfers;
+        let task_of = |id: &u32| transfers[*id as usize].task;
+        let readers: BTreeSet<TaskId> = traffic.takes.iter().map(task_of).collect();
+        let writers: BTreeSet<TaskId> = traffic.gives.iter().map(task_of).collect();
+        let Some(&reader) = readers.first() else { return };
+        let group = |task: &TaskId| self.groups[task.index()];
+        let entangled = readers.iter().any(|reader| writers.iter().any(|w| group(reader) == group(w)));
+        let split = readers.len() > 1 && entangled;
+        out.split += usize::from(split);
+        let followed = follow(transfers, traffic, self.strict);
+        let (capacity, room_to_resume) = capacity(info, &followed, transfers, traffic);
+        let kind = if info.kind == ChannelKind::Pipe { "pipe" } else { "socket" };
+        let name = format!("{kind} {}", info.identity);
+        let spec = ChannelSpec { name, kind: ChannelType::Bytes, capacity, initial: 0, room_to_resume };
+        let mut made = Made { out, split, by_reader: BTreeMap::new(), spec };
+        self.assign(&mut made, &followed);
+        if readers.len() == 1 {
+            let to = made.of(reader);
+            out.sole_reader.insert(channel, (reader, to));
+        }
+        out.givers.insert(channel, writers);
+    }
+
+    fn assign(&self, made: &mut Made<'_>, followed: &Followed) {
+        let transfers = &self.observed.transfers;
+        for &Matched { give, take, bytes } in &followed.matched {
+            let to = made.of(transfers[take as usize].task);
+            add_part(&mut made.out.parts[give as usize], to, bytes);
+            add_part(&mut made.out.parts[take as usize], to, bytes);
+        }
+        for &(take, bytes) in &followed.initial {
+            let to = made.of(transfers[take as usize].task);
+            add_part(&mut made.out.parts[take as usize], to, bytes);
+            let spec = &mut made.out.channels[to.index()];
+            spec.initial += bytes;
+            spec.capacity = spec.capacity.max(spec.initial);
+        }
+        for &(take, bytes) in &followed.outside {
+            let Transfer { task, wake, .. } = transfers[take as usize];
+            let to = made.of(task);
+            add_part(&mut made.out.parts[take as usize], to, bytes);
+            let (time, cpu) = wake.map_or((Nanos::ZERO, CpuId(0)), |wake| (wake.time, wake.cpu));
+            let amount = u32::try_from(bytes).unwrap_or(u32::MAX);
+            made.out.arrivals.push((cpu, Arrival { time, channel: to, amount }));
+        }
+    }
+}
+
+fn add_part(parts: &mut Parts, channel: ChannelId, bytes: u64) {
+    let mut rest = bytes;
+    if let Some((last, amount)) = parts.last_mut()
+        && *last == channel
+    {
+        let more = rest.min(u64::from(u32::MAX - *amount));
+        *amount += more as u32;
+        rest -= more;
+    }
+    while rest > 0 {
+        let part = rest.min(u64::from(u32::MAX));
+        parts.push((channel, part as u32));
+        rest -= part;
+    }
+}
+
+/// Follows a channel through the recording.
+///
+/// A write has its effect somewhere between its beginning and its end, a read by its end. So a read takes
+/// first from writes that have ended, in their order, and only then from writes under way (not at all if
+/// `strict`): what it cannot have had is never assigned to it while there is another choice.
+fn follow(transfers: &[Transfer], traffic: &Traffic, strict: bool) -> Followed {
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    enum Moment {
+        Resume,
+        Begin,
+        Given,
+        Take,
+    }
+    let mut moments: Vec<(Nanos, Moment, u32)> = Vec::new();
+    for &give in &traffic.gives {
+        let transfer = &transfers[give as usize];
+        moments.push((transfer.entered, Moment::Begin, give));
+        moments.push((transfer.exited, Moment::Given, give));
+        moments.extend(transfer.wake.map(|wake| (wake.time, Moment::Resume, give)));
+    }
+    moments.extend(traffic.takes.iter().map(|&take| (transfers[take as usize].exited, Moment::Take, take)));
+    moments.sort();
+    let mut followed = Followed::default();
+    let mut given: VecDeque<(u32, u64)> = VecDeque::new();
+    let mut under_way: VecDeque<(u32, u64)> = VecDeque::new();
+    let mut level = 0;
+    for (_, moment, id) in moments {
+        let transfer = &transfers[id as usize];
+        match moment {
+            Moment::Resume => followed.resumed.push(level),
+            Moment::Begin => {
+                if transfer.wake.is_some() {
+                    followed.full.push(level);
+                }
+                under_way.push_back((id, transfer.bytes));
+                level += transfer.bytes;
+                followed.level_max = followed.level_max.max(level);
+            }
+            Moment::Given => {
+                if let Some(at) = under_way.iter().position(|(give, _)| *give == id) {
+                    given.extend(under_way.remove(at));
+                }
+            }
+            Moment::Take => {
+                let mut missing = take(&mut given, &mut followed.matched, id, transfer.bytes);
+                if !strict {
+                    missing = take(&mut under_way, &mut followed.matched, id, missing);
+                }
+                level = level.saturating_sub(transfer.bytes - missing);
+                if missing > 0 {
+                    let waited = transfer.wake.is_some();
+                    let list = if waited { &mut followed.outside } else { &mut followed.initial };
+                    list.push((id, missing));
+                }
+            }
+        }
+    }
+    followed
+}
+
+fn take(queue: &mut VecDeque<(u32, u64)>, matched: &mut Vec<Matched>, take: u32, bytes: u64) -> u64 {
+    let mut rest = bytes;
+    while rest > 0 {
+        let Some((give, left)) = queue.front_mut() else { break };
+        let part = rest.min(*left);
+        matched.push(Matched { give: *give, take, bytes: part });
+        *left -= part;
+        rest -= part;
+        if *left == 0 {
+            queue.pop_front();
+        }
+    }
+    rest
+}
+
+/// What fits in and how much must be free before writers go on. As the recording shows it where writers
+/// waited, else as the kernel has it for messages of this size.
+fn capacity(
+    info: &ChannelInfo,
+    followed: &Followed,
+    transfers: &[Transfer],
+    traffic: &Traffic,
+) -> (u64, u64) {
+    let largest = |ids: &[u32]| ids.iter().map(|&id| transfers[id as usize].bytes).max().unwrap_or(0);
+    let message = largest(&traffic.gives);
+    if let Some(&full) = followed.full.iter().max() {
+        let capacity = full.max(message).max(1);
+        let mut room: Vec<u64> =
+            followed.resumed.iter().map(|&level| capacity.saturating_sub(level)).collect();
+        room.sort_unstable();
+        return (capacity, room[room.len() / 2].max(message).min(capacity));
+    }
+    let (capacity, room) = if info.kind == ChannelKind::Pipe {
+        let capacity = if info.capacity > 0 { info.capacity } else { PIPE_CAPACITY };
+        (capacity, PIPE_ROOM)
+    } else {
+        let buffer = if info.capacity > 0 { info.capacity } else { SOCKET_CAPACITY };
+        let count = traffic.gives.len().max(1) as u64;
+        let mean = traffic.gives.iter().map(|&id| transfers[id as usize].bytes).sum::<u64>() / count;
+        let capacity = buffer * mean.max(1) / (mean.max(1) + SOCKET_OVERHEAD);
+        (capacity, capacity * 3 / 4)
+    };
+    let capacity = capacity.max(followed.level_max).max(message);
+    (capacity, room.clamp(1, capacity))
+}
+
+/// Groups of tasks that wait, directly or not, for each other: equal numbers are one group.
+fn dependency_groups(observed: &Observed, traffic: &BTreeMap<ChannelId, Traffic>) -> Vec<u32> {
+    let count = observed.tasks.len();
+    let mut needs: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
+    for entry in traffic.values() {
+        let task_of = |id: &u32| observed.transfers[*id as usize].task.index();
+        let writers: BTreeSet<usize> = entry.gives.iter().map(task_of).collect();
+        for reader in entry.takes.iter().map(task_of).collect::<BTreeSet<usize>>() {
+            needs[reader].extend(&writers);
+        }
+    }
+    for wait in &observed.waits {
+        if wait.transfer.is_none() {
+            needs[wait.task.index()].extend(wait.wake.map(|wake| wake.waker.index()));
+            needs[wait.task.index()].extend(wait.child.map(TaskId::index));
+        }
+    }
+    for (task, trace) in observed.tasks.iter().enumerate() {
+        for step in &trace.steps {
+            match step {
+                super::observe::Step::Fork(child) => _ = needs[child.index()].insert(task),
+                super::observe::Step::Child(child) => _ = needs[task].insert(child.index()),
+                _ => {}
+            }
+        }
+    }
+    strongly_connected(&needs)
+}
+
+/// Tarjan's algorithm without recursion.
+fn strongly_connected(edges: &[BTreeSet<usize>]) -> Vec<u32> {
+    const NONE: u32 = u32::MAX;
+    let count = edges.len();
+    let (mut index, mut low, mut group) = (vec![NONE; count], vec![0; count], vec![NONE; count]);
+    let (mut stack, mut next, mut groups) = (Vec::new(), 0, 0);
+    for root in 0..count {
+        if index[root] != NONE {
+            continue;
+        }
+        let mut calls = vec![(root, edges[root].iter())];
+        (index[root], low[root]) = (next, next);
+        next += 1;
+        stack.push(root);
+        while let Some((node, successors)) = calls.last_mut() {
+            let node = *node;
+            if let Some(&to) = successors.next() {
+                if index[to] == NONE {
+                    (index[to], low[to]) = (next, next);
+                    next += 1;
+                    stack.push(to);
+                    calls.push((to, edges[to].iter()));
+                } else if group[to] == NONE {
+                    low[node] = low[node].min(index[to]);
+                }
+                continue;
+            }
+            calls.pop();
+            if let Some((parent, _)) = calls.last() {
+                low[*parent] = low[*parent].min(low[node]);
+            }
+            if low[node] == index[node] {
+                while let Some(member) = stack.pop() {
+                    group[member] = groups;
+                    if member == node {
+                        break;
+                    }
+                }
+                groups += 1;
+            }
+        }
+    }
+    group
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_one_group() {
+        let edges = [vec![1], vec![2], vec![0, 3], vec![4], vec![], vec![4]];
+        let edges: Vec<BTreeSet<usize>> = edges.into_iter().map(|e| e.into_iter().collect()).collect();
+        let group = strongly_connected(&edges);
+        assert!(group[0] == group[1] && group[1] == group[2]);
+        let distinct: BTreeSet<u32> = group.iter().copied().collect();
+        assert_eq!(distinct.len(), 4);
+    }
+}
