@@ -6,6 +6,8 @@ use super::{Btf, Enumerator, Kind, Member, Param};
 const CHAIN_MAX: u32 = 32;
 /// Deepest nesting of anonymous structs that is searched; a struct that contains itself ends here.
 const NESTING_MAX: u32 = 64;
+/// Members looked at in one search: damaged types can contain each other exponentially often.
+const STEPS_MAX: u32 = 1 << 16;
 /// Bytes of a pointer in BPF.
 const POINTER_SIZE: u32 = 8;
 
@@ -162,10 +164,11 @@ impl Btf {
 
     /// Alignment in bytes as a C compiler for BPF chooses it; `None` for what has no size.
     pub fn align_of(&self, id: u32) -> Option<u32> {
-        self.align_nested(id, 0)
+        self.align_nested(id, 0, &mut STEPS_MAX.clone())
     }
 
-    fn align_nested(&self, id: u32, depth: u32) -> Option<u32> {
+    fn align_nested(&self, id: u32, depth: u32, steps: &mut u32) -> Option<u32> {
+        *steps = steps.checked_sub(1)?;
         if depth > CHAIN_MAX {
             return None;
         }
@@ -174,11 +177,11 @@ impl Btf {
                 Some((*size).clamp(1, POINTER_SIZE))
             }
             Kind::Ptr(_) => Some(POINTER_SIZE),
-            Kind::Array { element, .. } => self.align_nested(*element, depth + 1),
+            Kind::Array { element, .. } => self.align_nested(*element, depth + 1, steps),
             Kind::Struct { members, size } | Kind::Union { members, size } => {
                 let mut align = 1;
                 for m in members {
-                    let member_align = self.align_nested(m.type_id, depth + 1)?;
+                    let member_align = self.align_nested(m.type_id, depth + 1, steps)?;
                     let misplaced = m.bit_size == 0 && m.bit_offset % (8 * member_align) != 0;
                     if misplaced || size % member_align != 0 {
                         return Some(1);
@@ -232,16 +235,20 @@ impl Btf {
 
     /// The member with a name, searched through anonymous structs and unions.
     pub fn member(&self, id: u32, name: &str) -> Option<MemberPath> {
-        self.member_nested(id, name, 0)
+        self.member_nested(id, name, 0, &mut STEPS_MAX.clone())
     }
 
-    fn member_nested(&self, id: u32, name: &str, depth: u32) -> Option<MemberPath> {
+    fn member_nested(&self, id: u32, name: &str, depth: u32, steps: &mut u32) -> Option<MemberPath> {
         if depth > NESTING_MAX || name.is_empty() {
             return None;
         }
         self.members(id).iter().find_map(|m| {
+            *steps = steps.saturating_sub(1);
+            if *steps == 0 {
+                return None;
+            }
             if m.name_offset == 0 {
-                let inner = self.member_nested(m.type_id, name, depth + 1)?;
+                let inner = self.member_nested(m.type_id, name, depth + 1, steps)?;
                 let bit_offset = inner.bit_offset.checked_add(m.bit_offset)?;
                 return Some(MemberPath { bit_offset, ..inner });
             }

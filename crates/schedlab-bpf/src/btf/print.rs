@@ -1,9 +1,13 @@
 //! Types as C spells them, for messages and listings.
 
+use std::cell::Cell;
+
 use super::{Btf, Kind};
 
-/// Deepest nesting that is spelled out.
+/// Deepest nesting that is spelled out: no C code comes near it, damaged types go round in circles.
 const DEPTH_MAX: u32 = 32;
+/// Types spelled out in one declaration.
+const STEPS_MAX: u32 = 4096;
 
 impl Btf {
     /// A type as C spells it in a cast, e.g. `struct task_struct *`, `const u64[4]`, `void (*)(int)`.
@@ -13,11 +17,12 @@ impl Btf {
 
     /// A declaration of `name` with a type, e.g. `struct task_struct *p`, `char comm[16]`.
     pub fn c_declaration(&self, id: u32, name: &str) -> String {
-        self.declarator(id, name.to_string(), 0)
+        self.declarator(id, name.to_string(), 0, &Cell::new(STEPS_MAX))
     }
 
-    fn declarator(&self, id: u32, inner: String, depth: u32) -> String {
-        if depth > DEPTH_MAX {
+    fn declarator(&self, id: u32, inner: String, depth: u32, steps: &Cell<u32>) -> String {
+        steps.set(steps.get().saturating_sub(1));
+        if depth > DEPTH_MAX || steps.get() == 0 {
             return "...".to_string();
         }
         let join = |base: String| match inner.is_empty() || inner.starts_with('[') {
@@ -29,40 +34,42 @@ impl Btf {
             Kind::Ptr(to) => {
                 let parenthesised = matches!(self.untagged(*to), Kind::Array { .. } | Kind::FuncProto { .. });
                 let star = if parenthesised { format!("(*{inner})") } else { format!("*{inner}") };
-                self.declarator(*to, star, depth + 1)
+                self.declarator(*to, star, depth + 1, steps)
             }
             Kind::Array { element, length, .. } => {
-                self.declarator(*element, format!("{inner}[{length}]"), depth + 1)
+                self.declarator(*element, format!("{inner}[{length}]"), depth + 1, steps)
             }
             Kind::FuncProto { returns, params } => {
                 let params: Vec<String> = params
                     .iter()
                     .map(|p| match p.type_id {
                         0 => "...".to_string(),
-                        ty => self.declarator(ty, self.string(p.name_offset).to_string(), depth + 1),
+                        ty => self.declarator(ty, self.string(p.name_offset).to_string(), depth + 1, steps),
                     })
                     .collect();
                 let list = if params.is_empty() { "void".to_string() } else { params.join(", ") };
-                self.declarator(*returns, format!("{inner}({list})"), depth + 1)
+                self.declarator(*returns, format!("{inner}({list})"), depth + 1, steps)
             }
-            Kind::Const(to) => self.qualified("const", *to, inner, depth),
-            Kind::Volatile(to) => self.qualified("volatile", *to, inner, depth),
-            Kind::Restrict(to) => self.qualified("restrict", *to, inner, depth),
-            Kind::TypeTag { target, .. } => self.declarator(*target, inner, depth + 1),
-            Kind::Func { proto, .. } => self.declarator(*proto, self.name(id).to_string(), depth + 1),
-            Kind::Var { type_id, .. } => self.declarator(*type_id, self.name(id).to_string(), depth + 1),
+            Kind::Const(to) => self.qualified("const", *to, inner, depth, steps),
+            Kind::Volatile(to) => self.qualified("volatile", *to, inner, depth, steps),
+            Kind::Restrict(to) => self.qualified("restrict", *to, inner, depth, steps),
+            Kind::TypeTag { target, .. } => self.declarator(*target, inner, depth + 1, steps),
+            Kind::Func { proto, .. } => self.declarator(*proto, self.name(id).to_string(), depth + 1, steps),
+            Kind::Var { type_id, .. } => {
+                self.declarator(*type_id, self.name(id).to_string(), depth + 1, steps)
+            }
             _ => join(self.tagged_name(id)),
         }
     }
 
     /// `const T *` puts the word first, `T *const` puts it after the star.
-    fn qualified(&self, word: &str, to: u32, inner: String, depth: u32) -> String {
+    fn qualified(&self, word: &str, to: u32, inner: String, depth: u32, steps: &Cell<u32>) -> String {
         match self.untagged(to) {
             Kind::Ptr(_) => {
                 let inner = if inner.is_empty() { word.to_string() } else { format!("{word} {inner}") };
-                self.declarator(to, inner, depth + 1)
+                self.declarator(to, inner, depth + 1, steps)
             }
-            _ => format!("{word} {}", self.declarator(to, inner, depth + 1)),
+            _ => format!("{word} {}", self.declarator(to, inner, depth + 1, steps)),
         }
     }
 

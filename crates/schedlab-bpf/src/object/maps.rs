@@ -23,7 +23,7 @@ const BPF_F_MMAPABLE: u32 = 1 << 10;
 /// Ring buffers are powers of two of it.
 const PAGE_SIZE: u32 = 4096;
 /// No real object has a data section near it; it bounds what damaged ones make us allocate.
-const SECTION_SIZE_MAX: u64 = 1 << 30;
+const SECTION_SIZE_MAX: u64 = 1 << 28;
 
 /// A map and where relocations find it.
 #[derive(Clone, Debug)]
