@@ -79,6 +79,7 @@ impl Simulation {
         let mut cut = false;
         loop {
             match self.core.k.next_event_time() {
+                None if self.work.targets_left > 0 && self.overflow() => continue,
                 None if self.work.targets_left > 0 => return Err(self.deadlock()),
                 None => break,
                 Some(at) if at > self.end => {

@@ -27,6 +27,10 @@ pub(crate) enum Step {
         channel: ChannelId,
         bytes: u32,
     },
+    ReceiveAll {
+        channel: ChannelId,
+        bytes: u32,
+    },
     WaitAny {
         list: u32,
         timeout: u64,
@@ -175,6 +179,9 @@ impl Code {
             Op::Send { channel, bytes } => Step::Send { channel: check(*channel, &[Bytes])?, bytes: *bytes },
             Op::Receive { channel, bytes } => {
                 Step::Receive { channel: check(*channel, &[Bytes])?, bytes: *bytes }
+            }
+            Op::ReceiveAll { channel, bytes } => {
+                Step::ReceiveAll { channel: check(*channel, &[Bytes])?, bytes: *bytes }
             }
             Op::WaitAny { channels, timeout: limit } => {
                 channels.iter().try_for_each(|channel| check(*channel, &[Bytes, Tokens, Mutex]).map(drop))?;

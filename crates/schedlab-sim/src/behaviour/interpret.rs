@@ -111,6 +111,7 @@ impl Simulation {
             Step::Timer { period, deadline, resync } => self.periodic_timer(task, period, deadline, resync),
             Step::Send { channel, bytes } => self.send(task, channel, bytes),
             Step::Receive { channel, bytes } => self.receive(task, channel, bytes),
+            Step::ReceiveAll { channel, bytes } => self.receive_all(task, channel, bytes),
             Step::WaitAny { list, timeout } => self.wait_any(task, list, timeout),
             Step::Post { channel, tokens } => {
                 self.work.channels[channel.index()].level += u64::from(tokens);
@@ -266,6 +267,35 @@ impl Simulation {
             return Outcome::Off;
         }
         state.level -= state.level.min(u64::from(bytes));
+        self.made_room(channel);
+        self.next(task)
+    }
+
+    /// Takes what is there until it has everything; the end of a closed channel is enough.
+    fn receive_all(&mut self, task: TaskId, channel: ChannelId, bytes: u32) -> Outcome {
+        let actor = &mut self.work.actors[task.index()];
+        if !std::mem::replace(&mut actor.halfway, true) {
+            actor.pending = u64::from(bytes);
+        }
+        let state = &mut self.work.channels[channel.index()];
+        let part = state.level.min(actor.pending);
+        state.level -= part;
+        actor.pending -= part;
+        let done = actor.pending == 0 || (state.level == 0 && state.is_closed());
+        if part > 0 {
+            self.made_room(channel);
+        }
+        if done {
+            self.work.actors[task.index()].halfway = false;
+            return self.next(task);
+        }
+        self.block(task, Wait::Take(channel), FOREVER);
+        Outcome::Off
+    }
+
+    /// Something was taken: wakes a sender if there is room enough, and who else waits for what is left.
+    fn made_room(&mut self, channel: ChannelId) {
+        let state = &mut self.work.channels[channel.index()];
         let more = state.level > 0;
         let pending = |giver: &TaskId| self.work.actors[giver.index()].pending;
         if state.givers.front().map(pending).is_some_and(|pending| state.resumes(pending))
@@ -276,7 +306,24 @@ impl Simulation {
         if more && !self.work.channels[channel.index()].takers.is_empty() {
             self.wake_takers(channel, 1, Context::Task, true);
         }
-        self.next(task)
+    }
+
+    /// Nothing else can happen: lets one sender go over the capacity of its channel, if the workload allows it.
+    pub(crate) fn overflow(&mut self) -> bool {
+        if !self.work.workload.overflow_when_stalled {
+            return false;
+        }
+        let Some(full) = self.work.channels.iter().position(|channel| !channel.givers.is_empty()) else {
+            return false;
+        };
+        let state = &mut self.work.channels[full];
+        let giver = state.givers.pop_front().expect("the channel has a sender that waits");
+        state.level += std::mem::take(&mut self.work.actors[giver.index()].pending);
+        self.core.k.this_cpu = self.core.k.task(giver).cpu;
+        self.wake_takers(ChannelId(full as u32), 1, Context::Task, false);
+        self.wake(giver, Context::Task, 0);
+        self.core.k.leave_kernel(self.core.k.this_cpu);
+        true
     }
 
     fn wait_any(&mut self, task: TaskId, list: u32, timeout: u64) -> Outcome {

@@ -2,6 +2,7 @@
 //! futexes, sleeps, forks and waits for children.
 
 use super::*;
+use crate::{Simulation, SimulationConfig};
 use proptest::prelude::*;
 use schedlab_model::event::{Context, Event, EventKind, IrqSource, Operation, PrevState};
 use schedlab_model::machine::MachineDescription;
@@ -10,6 +11,7 @@ use schedlab_model::timeline::{StretchKind, Timelines};
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::{Amount, Op};
 use schedlab_model::{ChannelId, CpuId, Nanos};
+use std::sync::Arc;
 
 /// What a task of the reference kernel does.
 #[derive(Clone, Debug)]
@@ -379,6 +381,17 @@ proptest! {
         // Only an operation that the recording's end cut off has no channel.
         let unattributed = replay.waits.get(&WaitKind::Task).copied().unwrap_or(0);
         prop_assert!(unattributed <= recording.tasks.len() as u64, "{:?}", replay.waits);
+    }
+
+    #[test]
+    fn the_simulator_runs_replays_to_their_end(programs in prop::collection::vec(acts(1), 1..6), seed: u64) {
+        let recording = Reference::new(programs, seed).record();
+        let Ok(replay) = workload_from(&recording, &raw()) else { return Ok(()) };
+        let config = SimulationConfig::new(recording.machine.clone(), Arc::new(replay.workload));
+        let result = Simulation::new(config).expect("valid").run(&mut Vec::new()).expect("ends");
+        let work: Nanos = replay.task_of.iter().map(|&task| recorded_cpu_time(&recording, task)).sum();
+        let done: Nanos = result.accounts.iter().map(|account| account.cpu_time).sum();
+        prop_assert!(done >= work, "{done} of {work}");
     }
 
     #[test]
