@@ -10,6 +10,7 @@
 
 use crate::ids::{ChannelId, CpuId, TaskId};
 use crate::policy::{Nice, Policy};
+use crate::recording::TaskInfo;
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -257,6 +258,10 @@ pub trait EventSink {
         true
     }
 
+    /// A row of the task table becomes known, before the first event that names the task. Recordings have
+    /// their table at hand; a simulator learns it as tasks are made.
+    fn task(&mut self, _task: TaskId, _info: &TaskInfo) {}
+
     /// Takes one event.
     fn event(&mut self, event: &Event);
 }
@@ -293,6 +298,11 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
         self.0.wants_detail() || self.1.wants_detail()
     }
 
+    fn task(&mut self, task: TaskId, info: &TaskInfo) {
+        self.0.task(task, info);
+        self.1.task(task, info);
+    }
+
     fn event(&mut self, event: &Event) {
         self.0.event(event);
         self.1.event(event);
@@ -306,6 +316,10 @@ impl<S: EventSink + ?Sized> EventSink for &mut S {
 
     fn wants_detail(&self) -> bool {
         (**self).wants_detail()
+    }
+
+    fn task(&mut self, task: TaskId, info: &TaskInfo) {
+        (**self).task(task, info);
     }
 
     fn event(&mut self, event: &Event) {

@@ -27,6 +27,8 @@ pub struct Simulation {
     pub(crate) timer_slack: u64,
     pub(crate) makespan: u64,
     table: Vec<TaskInfo>,
+    /// Rows of the table that the sink has.
+    told: usize,
     end: u64,
     events: u64,
     scheduler_exit: Option<SchedulerExit>,
@@ -68,7 +70,18 @@ impl Simulation {
         let table = vec![idle_row()];
         let core = Core { k, ext };
         let (makespan, events, scheduler_exit) = (0, 0, None);
-        Ok(Simulation { core, work, settings, timer_slack, makespan, table, end, events, scheduler_exit })
+        Ok(Simulation {
+            core,
+            work,
+            settings,
+            timer_slack,
+            makespan,
+            table,
+            told: 0,
+            end,
+            events,
+            scheduler_exit,
+        })
     }
 
     /// Runs to the end. The sink gets every event in time order.
@@ -92,14 +105,24 @@ impl Simulation {
             let Some(slot) = self.core.k.next_event() else { break };
             self.events += 1;
             self.handle(slot)?;
-            self.core.k.trace.drain(|event| sink.event(event));
+            self.hand_over(sink);
             if self.work.targets_left == 0 {
                 break;
             }
         }
         self.finish();
-        self.core.k.trace.drain(|event| sink.event(event));
+        self.hand_over(sink);
         Ok(self.result(cut))
+    }
+
+    /// New rows of the task table, then what happened.
+    #[inline]
+    fn hand_over<S: EventSink>(&mut self, sink: &mut S) {
+        while self.told < self.table.len() {
+            sink.task(TaskId(self.told as u32), &self.table[self.told]);
+            self.told += 1;
+        }
+        self.core.k.trace.drain(|event| sink.event(event));
     }
 
     fn begin(&mut self) {

@@ -287,6 +287,14 @@ impl EventSink for MetricsCollector {
         false
     }
 
+    fn task(&mut self, task: TaskId, info: &TaskInfo) {
+        let all = self.topology.all();
+        if info.existed && info.start_runnable && !task.is_idle() {
+            self.cpus.assume_busy(info.start_cpu);
+        }
+        *MetricsCollector::task(self, task) = Task::new(info, &all);
+    }
+
     fn event(&mut self, event: &Event) {
         let Event { time, cpu, ref kind } = *event;
         self.cpus.advance(time);

@@ -247,3 +247,14 @@ fn damaged_streams_are_survived() {
     let run = metrics(&table(), 2, &events, 20);
     check(&run, Metric::Switches, 4.0);
 }
+
+#[test]
+fn a_table_told_row_by_row_gives_the_same_numbers() {
+    let topology = Topology::flat(1).expect("one CPU");
+    let mut collector = MetricsCollector::new(&[], &topology);
+    for (index, row) in table().iter().enumerate() {
+        EventSink::task(&mut collector, TaskId(index as u32), row);
+    }
+    one_cpu().iter().for_each(|event| collector.event(event));
+    assert_eq!(collector.finish(us(1_000)), metrics(&table(), 1, &one_cpu(), 1_000));
+}
