@@ -4,12 +4,14 @@
 //! `schedlab_model`; who makes the runs is behind its `Machine` trait.
 
 pub mod compare;
+pub mod fidelity;
 pub mod json;
 pub mod kernel_table;
 pub mod metrics;
 pub mod objective;
 pub mod result;
 pub mod text;
+pub mod triage;
 mod units;
 
 pub use compare::{Comparison, ComparisonInput, Sample, compare};
