@@ -1,0 +1,172 @@
+//! Calling the scheduler: which callback, with what rights, and what a fault in it means.
+
+use super::consts::errno;
+use super::host::{Cx, Host};
+use schedlab_bpf::exec::FaultKind;
+
+macro_rules! ops {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// Callbacks of `struct sched_ext_ops`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Op { $($(#[$doc])* $variant,)* }
+
+        impl Op {
+            /// All of them.
+            pub(crate) const ALL: [Op; Op::COUNT] = [$(Op::$variant,)*];
+            /// How many.
+            pub(crate) const COUNT: usize = [$($name,)*].len();
+
+            /// Member of `struct sched_ext_ops`.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Op::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+ops! {
+    SelectCpu = "select_cpu",
+    Enqueue = "enqueue",
+    Dequeue = "dequeue",
+    Dispatch = "dispatch",
+    Tick = "tick",
+    Runnable = "runnable",
+    Running = "running",
+    Stopping = "stopping",
+    Quiescent = "quiescent",
+    Yield = "yield",
+    SetWeight = "set_weight",
+    SetCpumask = "set_cpumask",
+    UpdateIdle = "update_idle",
+    CpuAcquire = "cpu_acquire",
+    CpuRelease = "cpu_release",
+    InitTask = "init_task",
+    ExitTask = "exit_task",
+    Enable = "enable",
+    Disable = "disable",
+    CpuOnline = "cpu_online",
+    CpuOffline = "cpu_offline",
+    Init = "init",
+    Exit = "exit",
+}
+
+/// Groups of kfuncs that only some callbacks may call (`enum scx_kf_allow_flags`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    Unlocked = 1,
+    CpuRelease = 4,
+    Dispatch = 8,
+    Enqueue = 16,
+    SelectCpu = 32,
+}
+
+impl Op {
+    /// Groups the callback may call, ORed.
+    #[inline]
+    pub(crate) fn allows(self) -> u32 {
+        use Group::{CpuRelease, Dispatch, Enqueue, SelectCpu, Unlocked};
+        match self {
+            Op::SelectCpu | Op::Enqueue => SelectCpu as u32 | Enqueue as u32,
+            Op::Dispatch => Enqueue as u32 | Dispatch as u32,
+            Op::CpuRelease => CpuRelease as u32,
+            Op::InitTask | Op::CpuOnline | Op::CpuOffline | Op::Init | Op::Exit => Unlocked as u32,
+            _ => 0,
+        }
+    }
+}
+
+/// What runs now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallState {
+    /// The innermost callback; none in a timer.
+    pub op: Option<Op>,
+    /// CPU whose run queue the callback is about, if it holds one.
+    pub locked: Option<u32>,
+    /// The tasks it is about (`kf_tasks`).
+    pub subjects: [u32; 2],
+}
+
+impl CallState {
+    pub(crate) const NONE: CallState = CallState { op: None, locked: None, subjects: [0, 0] };
+}
+
+/// Calls a callback that is switched on; its return value, 0 after a fault.
+pub(crate) fn call(
+    cx: &mut Cx<'_>,
+    op: Op,
+    locked: Option<u32>,
+    subjects: [u32; 2],
+    arguments: &[u64],
+) -> u64 {
+    let host = cx.host();
+    let Some(program) = host.programs[op as usize] else { return 0 };
+    host.callbacks += 1;
+    let outer = std::mem::replace(&mut host.call, CallState { op: Some(op), locked, subjects });
+    if host.trace.is_some() {
+        super::trace::record(cx, op, arguments);
+    }
+    let result = cx.call(program as usize, arguments);
+    cx.host().call = outer;
+    match result {
+        Ok(value) => value,
+        Err(fault) => {
+            super::exit::program_fault(cx, &fault.to_string());
+            0
+        }
+    }
+}
+
+/// Calls a callback about one task on its CPU's run queue, if it is switched on.
+#[inline]
+pub(crate) fn call_task(cx: &mut Cx<'_>, op: Op, cpu: u32, task: u32, rest: &[u64]) {
+    let host = cx.host();
+    if !host.has_op(op) {
+        return;
+    }
+    let mut arguments = [host.task(task).address, 0, 0];
+    arguments[1..=rest.len()].copy_from_slice(rest);
+    call(cx, op, Some(cpu), [task, 0], &arguments[..=rest.len()]);
+}
+
+/// Whether the running callback may call a kfunc of one of these groups; the kernel's error otherwise.
+#[inline]
+pub(crate) fn require(cx: &mut Cx<'_>, groups: u32, kfunc: &'static str) -> Result<bool, FaultKind> {
+    let host = cx.host();
+    // A timer callback holds no lock: what unlocked contexts may call, it may.
+    let allowed = host.call.op.map_or(Group::Unlocked as u32, Op::allows);
+    if allowed & groups != 0 { Ok(true) } else { refuse(host, kfunc, groups, allowed, cx_cpu(host)) }
+}
+
+fn cx_cpu(host: &Host) -> i32 {
+    host.call.locked.map_or(0, |cpu| cpu as i32)
+}
+
+#[cold]
+fn refuse(
+    host: &mut Host,
+    kfunc: &'static str,
+    groups: u32,
+    allowed: u32,
+    cpu: i32,
+) -> Result<bool, FaultKind> {
+    let op = host.call.op.map_or("a timer", Op::name);
+    if host.at_least(7, 1) {
+        return Err(FaultKind::Host(format!(
+            "calling kernel function {kfunc} is not allowed in {op}; the kernel's verifier refuses the program"
+        )));
+    }
+    let text =
+        format!("kfunc with mask 0x{groups:x} called from an operation only allowing 0x{allowed:x} ({kfunc})");
+    host.error(cpu, text);
+    Ok(false)
+}
+
+/// `ops_sanitize_err`: an error code as the kernel reports it.
+pub(crate) fn sanitize_error(host: &mut Host, op: Op, error: i32) -> i32 {
+    if (-4095..0).contains(&error) {
+        return error;
+    }
+    host.error(-1, format!("ops.{}() returned an invalid errno {error}", op.name()));
+    -errno::EINVAL
+}

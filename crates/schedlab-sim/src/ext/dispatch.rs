@@ -1,0 +1,369 @@
+//! Choosing the next task of the class on a CPU: the dispatch loop, and moving tasks to local queues.
+
+use super::call::{Op, call};
+use super::consts::*;
+use super::dsq::{DsqIndex, NIL};
+use super::enqueue::{
+    after_local_insert, count_immed, dequeue_task, enqueue_task, find_for_dispatch, host_head_flag, insert,
+    unlink,
+};
+use super::host::{CurrClass, Cx, Direct, Effect, EventCount, Host, Insert};
+use super::objects::{refill_slice, slice};
+use super::task::OpsState;
+use super::{exit, reenq};
+
+/// What a scheduling pass found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    None,
+    /// A task in the local queue.
+    Local,
+    /// The previous task goes on.
+    Prev,
+}
+
+/// `do_pick_task_scx`: the task to run next; `prev` is the current task if it is of the class and runnable.
+pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<u32> {
+    cx.host().rq_mut(cpu).in_balance = true;
+    let verdict = balance(cx, cpu, prev);
+    let host = cx.host();
+    if verdict != Verdict::None
+        && host.rq(cpu).nr_immed > 0
+        && host.dsqs.get(host.local_dsq(cpu)).nr > 1
+    {
+        reenq::schedule_local(host, cpu, 0);
+    }
+    host.rq_mut(cpu).in_balance = false;
+    let next = match (verdict, prev) {
+        (Verdict::Prev, Some(prev)) => prev,
+        _ => {
+            let first = host.dsqs.get(host.local_dsq(cpu)).first;
+            if first == NIL {
+                return None;
+            }
+            first
+        }
+    };
+    if slice(cx, next) == 0 {
+        refill_slice(cx, next);
+    }
+    Some(next)
+}
+
+/// `balance_one`.
+fn balance(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
+    if std::mem::take(&mut cx.host().rq_mut(cpu).released) && cx.host().has_op(Op::CpuAcquire) {
+        call(cx, Op::CpuAcquire, Some(cpu), [0, 0], &[u64::from(cpu), 0]);
+    }
+    if let Some(prev) = prev
+        && slice(cx, prev) != 0
+        && !cx.host().bypass
+    {
+        return Verdict::Prev;
+    }
+    let host = cx.host();
+    if host.dsqs.get(host.local_dsq(cpu)).nr > 0 {
+        return Verdict::Local;
+    }
+    let verdict = dispatch_loop(cx, cpu, prev);
+    let host = cx.host();
+    let keeps = host.ops.flags & SCX_OPS_ENQ_LAST == 0 || host.bypass;
+    if verdict == Verdict::None && keeps && prev.is_some_and(|prev| host.task(prev).has(SCX_TASK_QUEUED)) {
+        host.count(EventCount::DispatchKeepLast);
+        return Verdict::Prev;
+    }
+    verdict
+}
+
+/// `scx_dispatch_sched`: global queue, then `ops.dispatch()` until something is there or nothing comes.
+fn dispatch_loop(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
+    if consume_global(cx, cpu) {
+        return Verdict::Local;
+    }
+    let host = cx.host();
+    if host.bypass {
+        let bypass = host.bypass_dsq(cpu);
+        return if consume(cx, cpu, bypass, 0) { Verdict::Local } else { Verdict::None };
+    }
+    if !host.has_op(Op::Dispatch) {
+        return Verdict::None;
+    }
+    let prev_address = prev.map_or(0, |prev| host.task(prev).address);
+    let local = host.local_dsq(cpu);
+    for _ in 0..SCX_DSP_MAX_LOOPS {
+        cx.host().rq_mut(cpu).nr_dispatched = 0;
+        call(cx, Op::Dispatch, Some(cpu), [0, 0], &[u64::from(cpu), prev_address]);
+        flush_batch(cx, cpu);
+        if let Some(prev) = prev
+            && cx.host().task(prev).has(SCX_TASK_QUEUED)
+            && slice(cx, prev) != 0
+        {
+            return Verdict::Prev;
+        }
+        if cx.host().dsqs.get(local).nr > 0 || consume_global(cx, cpu) {
+            return Verdict::Local;
+        }
+        if cx.host().rq(cpu).nr_dispatched == 0 {
+            return Verdict::None;
+        }
+    }
+    // The loop is left to let the watchdog run, and entered again by a kick.
+    cx.host().effects.push(Effect::Kick { cpu, flags: 0 });
+    Verdict::None
+}
+
+/// `flush_dispatch_buf`: finishes the insertions `ops.dispatch()` made so far.
+pub(crate) fn flush_batch(cx: &mut Cx<'_>, cpu: u32) {
+    let mut at = 0;
+    while let Some(made) = cx.host().rq(cpu).batch.get(at).copied() {
+        finish_insert(cx, cpu, made);
+        at += 1;
+    }
+    let rq = cx.host().rq_mut(cpu);
+    rq.batch.clear();
+    rq.nr_dispatched += at as u32;
+}
+
+/// `finish_dispatch`: unless the task was taken away or enqueued anew meanwhile.
+fn finish_insert(cx: &mut Cx<'_>, cpu: u32, made: Insert) {
+    let entity = cx.host().task(made.task);
+    if entity.ops_state != OpsState::Queued || entity.qseq != made.qseq {
+        return;
+    }
+    let dsq = find_for_dispatch(cx, cpu, made.dsq_id, cx_task_cpu(cx, made.task));
+    match cx.host().cpu_of_local(dsq) {
+        Some(target) => dispatch_to_local(cx, cpu, target, made.task, made.enq_flags),
+        None => insert(cx, cpu, dsq, made.task, made.enq_flags | SCX_ENQ_CLEAR_OPSS),
+    }
+}
+
+fn cx_task_cpu(cx: &mut Cx<'_>, task: u32) -> u32 {
+    cx.host().task(task).cpu
+}
+
+/// `dispatch_to_local_dsq`: to a CPU's local queue, moving the task there if it may run there.
+pub(crate) fn dispatch_to_local(cx: &mut Cx<'_>, _held: u32, target: u32, task: u32, enq_flags: u64) {
+    let host = cx.host();
+    host.task_mut(task).ops_state = OpsState::None;
+    let from = host.task(task).cpu;
+    let local = host.local_dsq(target);
+    if from == target {
+        return insert(cx, target, local, task, enq_flags);
+    }
+    if !may_move(cx, task, target, true) {
+        let global = cx.host().global_dsq(from);
+        return insert(cx, from, global, task, enq_flags | SCX_ENQ_GDSQ_FALLBACK);
+    }
+    move_remote(cx, task, target, enq_flags);
+}
+
+/// `move_remote_task_to_local_dsq`: the task leaves its run queue and arrives on `target`.
+fn move_remote(cx: &mut Cx<'_>, task: u32, target: u32, enq_flags: u64) {
+    let from = cx.host().task(task).cpu;
+    cx.host().task_mut(task).sticky_cpu = target as i32;
+    dequeue_task(cx, from, task, 0);
+    let (host, memory) = cx.parts();
+    host.set_cpu(memory, task, target);
+    host.effects.push(Effect::Migrated { task, from, to: target });
+    enqueue_task(cx, target, task, 0, enq_flags);
+}
+
+/// `task_can_run_on_remote_rq`; an error if the scheduler insisted.
+pub(crate) fn may_move(cx: &mut Cx<'_>, task: u32, cpu: u32, enforce: bool) -> bool {
+    let (host, memory) = cx.parts();
+    if host.allowed(task).contains(memory, cpu) {
+        return true;
+    }
+    if enforce {
+        let text = if host.at_least(6, 14) {
+            format!("SCX_DSQ_LOCAL[_ON] target CPU {cpu} not allowed for {}", host.label(memory, task))
+        } else {
+            format!("SCX_DSQ_LOCAL[_ON] verdict target cpu {cpu} not allowed for {}", host.label(memory, task))
+        };
+        exit::error(cx, text);
+    }
+    false
+}
+
+/// `consume_global_dsq`.
+fn consume_global(cx: &mut Cx<'_>, cpu: u32) -> bool {
+    let host = cx.host();
+    let global = host.global_dsq(cpu);
+    host.dsqs.get(global).nr > 0 && consume(cx, cpu, global, 0)
+}
+
+/// `consume_dispatch_q`: moves the first task that may run on `cpu` to its local queue.
+pub(crate) fn consume(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) -> bool {
+    let (host, memory) = cx.parts();
+    let mut at = host.dsqs.get(dsq).first;
+    let bypass_queue = host.dsqs.get(dsq).id == SCX_DSQ_BYPASS;
+    while at != NIL {
+        if host.aborting() && !bypass_queue {
+            return false;
+        }
+        let entity = host.task(at);
+        if entity.cpu == cpu {
+            unlink(host, at, dsq);
+            move_to_own_local(cx, cpu, at, enq_flags);
+            return true;
+        }
+        if host.allowed(at).contains(memory, cpu) {
+            unlink(host, at, dsq);
+            move_remote(cx, at, cpu, enq_flags);
+            return true;
+        }
+        at = entity.next;
+    }
+    false
+}
+
+/// `move_local_task_to_local_dsq`: the task is on this CPU's run queue already.
+fn move_to_own_local(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
+    let host = cx.host();
+    let local = host.local_dsq(cpu);
+    let head = enq_flags & (host_head_flag(host.version) | SCX_ENQ_PREEMPT) != 0;
+    let Host { dsqs, tasks, .. } = host;
+    dsqs.get_mut(local).push(tasks, task, head);
+    host.task_mut(task).dsq = Some(local);
+    count_immed(cx, local, task, enq_flags);
+    after_local_insert(cx, cpu, task, enq_flags);
+}
+
+/// `move_task_between_dsqs`: from a shared queue to any other.
+pub(crate) fn move_between(cx: &mut Cx<'_>, task: u32, from: DsqIndex, to: DsqIndex, mut enq_flags: u64) {
+    let host = cx.host();
+    let cpu = host.task(task).cpu;
+    let mut to = to;
+    let mut target = host.cpu_of_local(to);
+    if let Some(other) = target.filter(|other| *other != cpu)
+        && !may_move(cx, task, other, true)
+    {
+        to = cx.host().global_dsq(cpu);
+        target = None;
+        enq_flags |= SCX_ENQ_GDSQ_FALLBACK;
+    }
+    unlink(cx.host(), task, from);
+    match target {
+        Some(target) if target == cpu => move_to_own_local(cx, cpu, task, enq_flags),
+        Some(target) => move_remote(cx, task, target, enq_flags),
+        None => insert(cx, cpu, to, task, enq_flags),
+    }
+}
+
+/// `scx_dsq_insert_commit`: notes an insertion to be finished later.
+pub(crate) fn commit_insert(cx: &mut Cx<'_>, task: u32, dsq_id: u64, enq_flags: u64) {
+    let cpu = cx.cpu();
+    let host = cx.host();
+    match host.rq(cpu).direct {
+        Direct::None => {}
+        expected => return mark_direct(cx, cpu, expected, task, dsq_id, enq_flags),
+    }
+    if host.rq(cpu).batch.len() >= host.ops.dispatch_max_batch as usize {
+        exit::error(cx, "dispatch buffer overflow".to_owned());
+        return;
+    }
+    let qseq = host.task(task).qseq;
+    host.rq_mut(cpu).batch.push(Insert { task, qseq, dsq_id, enq_flags });
+}
+
+/// `mark_direct_dispatch`: one insertion, of the task at hand.
+fn mark_direct(cx: &mut Cx<'_>, cpu: u32, expected: Direct, task: u32, dsq_id: u64, enq_flags: u64) {
+    let (host, memory) = cx.parts();
+    host.rq_mut(cpu).direct = Direct::Done;
+    let text = match expected {
+        Direct::For(expected) if expected == task => {
+            let entity = host.task_mut(task);
+            entity.ddsp_dsq_id = dsq_id;
+            entity.ddsp_enq_flags = enq_flags;
+            return;
+        }
+        Direct::For(expected) => format!(
+            "scheduling for {} but trying to direct-dispatch {}",
+            host.label(memory, expected),
+            host.label(memory, task)
+        ),
+        _ => format!("{} already direct-dispatched", host.label(memory, task)),
+    };
+    exit::error(cx, text);
+}
+
+/// `set_next_task_scx`: the task runs from now on.
+pub(crate) fn set_next_task(cx: &mut Cx<'_>, cpu: u32, task: u32) {
+    if cx.host().task(task).has(SCX_TASK_QUEUED) {
+        super::enqueue::ops_dequeue(cx, cpu, task, 1 << 32);
+        super::enqueue::remove(cx, task);
+    }
+    {
+        let (host, memory) = cx.parts();
+        let (address, layout) = (host.task(task).address, &host.layout);
+        memory.write_u8(address + layout.task.on_cpu, 1);
+        memory.write_u64(host.rq(cpu).address + layout.rq.curr, address);
+        let rq = host.rq_mut(cpu);
+        (rq.curr, rq.curr_class) = (task, CurrClass::Ext);
+    }
+    if cx.host().task(task).has(SCX_TASK_QUEUED) {
+        super::call::call_task(cx, Op::Running, cpu, task, &[]);
+    }
+    super::enqueue::clear_runnable(cx, task, true);
+}
+
+/// Who comes after the task that is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub task: u32,
+    pub class: CurrClass,
+}
+
+/// `put_prev_task_scx`: the task stops running; still runnable, it goes back to a queue.
+pub(crate) fn put_prev_task(cx: &mut Cx<'_>, cpu: u32, task: u32, next: Next) {
+    if cx.host().task(task).has(SCX_TASK_QUEUED) {
+        super::call::call_task(cx, Op::Stopping, cpu, task, &[1]);
+        super::enqueue::set_runnable(cx, task);
+        put_back(cx, cpu, task, next);
+    }
+    let (host, memory) = cx.parts();
+    memory.write_u8(host.task(task).address + host.layout.task.on_cpu, 0);
+    if let CurrClass::Above(why) = next.class {
+        switch_class(cx, cpu, next.task, why);
+    }
+}
+
+fn put_back(cx: &mut Cx<'_>, cpu: u32, task: u32, next: Next) {
+    let local = cx.host().local_dsq(cpu);
+    if slice(cx, task) != 0 && !cx.host().bypass {
+        // Preempted by a stronger class: it goes first when the CPU comes back.
+        if cx.host().task(task).has(SCX_TASK_IMMED) {
+            super::objects::set_flags(cx, task, SCX_TASK_REENQ_PREEMPTED, 0);
+            super::enqueue::do_enqueue(cx, cpu, task, SCX_ENQ_REENQ, -1);
+            super::objects::set_flags(cx, task, 0, SCX_TASK_REENQ_REASON_MASK);
+        } else {
+            let head = host_head_flag(cx.host().version);
+            insert(cx, cpu, local, task, head);
+        }
+        return;
+    }
+    let last = next.class == CurrClass::Idle;
+    super::enqueue::do_enqueue(cx, cpu, task, if last { SCX_ENQ_LAST } else { 0 }, -1);
+    if last && cx.host().task(task).dsq == Some(local) {
+        cx.host().resched(cpu);
+    }
+}
+
+/// `switch_class`: a stronger class takes the CPU.
+fn switch_class(cx: &mut Cx<'_>, cpu: u32, next: u32, reason: u32) {
+    let host = cx.host();
+    if !(host.has_op(Op::CpuRelease) || host.has_op(Op::CpuAcquire)) || host.rq(cpu).released {
+        return;
+    }
+    host.rq_mut(cpu).released = true;
+    if !host.has_op(Op::CpuRelease) {
+        return;
+    }
+    let task = host.task(next).address;
+    let Some(args) = cx.memory().alloc(16, 8) else { return };
+    cx.memory().write_u32(args, reason);
+    cx.memory().write_u64(args + 8, task);
+    call(cx, Op::CpuRelease, Some(cpu), [0, 0], &[u64::from(cpu), args]);
+    cx.memory().free(args, 16, 8);
+}

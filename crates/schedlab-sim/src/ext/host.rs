@@ -1,0 +1,285 @@
+//! What kfuncs work on: the scheduler's queues, tasks, run queues and idle masks of one simulation.
+//!
+//! Programs run inside a [`Cx`], which lends this state and the region together. Nothing here reaches the
+//! simulated kernel: what a callback asks of it is left in [`Host::effects`] and carried out by
+//! [`super::class`] when the callback has returned, as the kernel itself defers kicks to an interrupt.
+
+use super::call::{CallState, Op};
+use super::consts::{SCX_DSQ_BYPASS, SCX_DSQ_GLOBAL, SCX_DSQ_LOCAL};
+use super::dsq::{DsqIndex, Dsqs};
+use super::exit::ExitInfo;
+use super::idle::Idle;
+use super::kernel::Layout;
+use super::task::Entity;
+use super::trace::CallTrace;
+use schedlab_bpf::exec::{CallContext, Host as BpfHost};
+use schedlab_model::topology::Topology;
+use std::sync::Arc;
+
+/// The context callbacks and kfuncs run in.
+pub(crate) type Cx<'a> = CallContext<'a, Host>;
+
+/// What the CPU runs, as far as the class cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CurrClass {
+    Idle,
+    Ext,
+    /// A stronger class; the number is `enum scx_cpu_preempt_reason`.
+    Above(u32),
+}
+
+/// Whose insertion is awaited on a CPU (`direct_dispatch_task`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direct {
+    /// Nobody's: inserts go to the dispatch buffer.
+    None,
+    /// This task's, from `ops.select_cpu()` or `ops.enqueue()`.
+    For(u32),
+    /// It was made; the task it was for.
+    Done,
+}
+
+/// An insertion made by `ops.dispatch()`, to be finished when it returns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Insert {
+    pub task: u32,
+    /// Count of enqueues the task must still have.
+    pub qseq: u64,
+    pub dsq_id: u64,
+    pub enq_flags: u64,
+}
+
+/// One CPU's part (`struct scx_rq` and the per-CPU data of the scheduler).
+#[derive(Clone, Debug)]
+pub(crate) struct Rq {
+    /// Its `struct rq` in the region.
+    pub address: u64,
+    /// Task number of the current task.
+    pub curr: u32,
+    pub curr_class: CurrClass,
+    /// Tasks of the class on this CPU, the current one included.
+    pub nr_running: u32,
+    /// Choosing the next task.
+    pub in_balance: bool,
+    /// A stronger class took the CPU and `ops.cpu_release()` was told.
+    pub released: bool,
+    /// Tasks under `SCX_ENQ_IMMED` in the local queue.
+    pub nr_immed: i32,
+    pub direct: Direct,
+    pub batch: Vec<Insert>,
+    /// Insertions finished in this round of dispatching.
+    pub nr_dispatched: u32,
+    /// Direct dispatches to other CPUs' local queues.
+    pub deferred: Vec<u32>,
+    /// A pending reenqueue of the local queue: flags.
+    pub reenq_local: Option<u64>,
+    /// Cycles of it in one pass.
+    pub reenq_count: u32,
+    /// Pending reenqueues of user queues.
+    pub reenq_user: Vec<(DsqIndex, u64)>,
+    /// Where the last distributed search of a mask ended.
+    pub distribute: u32,
+    pub cpuperf_target: u32,
+}
+
+/// Something the simulated kernel has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// `resched_curr(cpu)`.
+    Resched(u32),
+    /// The task moved between run queues: already done here.
+    Migrated { task: u32, from: u32, to: u32 },
+    /// `scx_bpf_kick_cpu(cpu, flags)`.
+    Kick { cpu: u32, flags: u64 },
+    /// A `bpf_timer` fires at a time.
+    TimerStart { timer: u64, at: u64 },
+    /// It does not.
+    TimerCancel { timer: u64 },
+}
+
+/// What the object asks for in its `struct sched_ext_ops`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpsData {
+    pub name: String,
+    pub flags: u64,
+    pub dispatch_max_batch: u32,
+    pub timeout_ns: u64,
+}
+
+/// Counters of `struct scx_event_stats`, in its order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EventCount {
+    SelectCpuFallback = 0,
+    DispatchKeepLast = 2,
+    EnqSkipExiting = 3,
+    ReenqImmed = 5,
+    ReenqLocalRepeat = 6,
+    RefillSliceDfl = 7,
+    BypassDispatch = 9,
+    BypassActivate = 10,
+}
+
+/// Number of counters in `struct scx_event_stats`.
+pub(crate) const EVENT_COUNTS: usize = 13;
+
+/// State of one attached scheduler.
+pub(crate) struct Host {
+    /// Simulated time of the entry in progress.
+    pub now: u64,
+    pub version: (u16, u16),
+    pub layout: Arc<Layout>,
+    pub topology: Arc<Topology>,
+    pub nr_cpus: u32,
+    /// Program of each callback, or none; see [`Op`].
+    pub programs: [Option<u32>; Op::COUNT],
+    /// Callbacks that are switched on (`has_op`).
+    pub enabled: u64,
+    pub ops: OpsData,
+    pub call: CallState,
+    /// Row 0 is the idle task.
+    pub tasks: Vec<Entity>,
+    pub rqs: Vec<Rq>,
+    pub dsqs: Dsqs,
+    pub idle: Idle,
+    pub bypass: bool,
+    pub exit: Option<ExitInfo>,
+    pub effects: Vec<Effect>,
+    pub events: [i64; EVENT_COUNTS],
+    /// Callbacks since the last charge.
+    pub callbacks: u32,
+    pub runnable_seq: u64,
+    pub iterators: u64,
+    pub trace: Option<Box<CallTrace>>,
+    /// Something waits for [`super::class`] besides effects: reenqueues or deferred dispatches.
+    pub deferred_work: bool,
+    /// The root cgroup in the region.
+    pub root_cgroup: u64,
+    pub possible_mask: u64,
+    /// Output of `scx_bpf_dump()`; unused outside of dumps.
+    pub dump: String,
+}
+
+impl BpfHost for Host {
+    fn current_pid_tgid(cx: &mut Cx<'_>) -> u64 {
+        let (current, layout) = (cx.current(), Arc::clone(&cx.host().layout));
+        let memory = cx.memory();
+        let half = |offset| u64::from(memory.read_u32(current + offset));
+        half(layout.task.tgid) << 32 | half(layout.task.pid)
+    }
+
+    fn current_comm(cx: &mut Cx<'_>) -> [u8; 16] {
+        let at = cx.current() + cx.host().layout.task.comm;
+        let mut comm = [0; 16];
+        if let Some(bytes) = cx.memory().bytes(at, 16) {
+            comm.copy_from_slice(bytes);
+        }
+        comm
+    }
+
+    fn current_cgroup_id(_: &mut Cx<'_>) -> u64 {
+        1
+    }
+
+    fn timer_start(cx: &mut Cx<'_>, timer: u64, at: u64, _pinned: bool) {
+        cx.host().effects.push(Effect::TimerStart { timer, at });
+    }
+
+    fn timer_cancel(cx: &mut Cx<'_>, timer: u64) {
+        cx.host().effects.push(Effect::TimerCancel { timer });
+    }
+}
+
+/// Ids of the kernel's own queues in the order of their positions: local, bypass, global.
+pub(crate) fn builtin_queues(nr_cpus: u32, nr_nodes: u32) -> impl Iterator<Item = u64> {
+    let repeat = |id, count| std::iter::repeat_n(id, count as usize);
+    repeat(SCX_DSQ_LOCAL, nr_cpus)
+        .chain(repeat(SCX_DSQ_BYPASS, nr_cpus))
+        .chain(repeat(SCX_DSQ_GLOBAL, nr_nodes))
+}
+
+impl Host {
+    /// The CPU's local queue.
+    #[inline]
+    pub(crate) fn local_dsq(&self, cpu: u32) -> DsqIndex {
+        DsqIndex(cpu)
+    }
+
+    /// The CPU's queue while bypassing.
+    #[inline]
+    pub(crate) fn bypass_dsq(&self, cpu: u32) -> DsqIndex {
+        DsqIndex(self.nr_cpus + cpu)
+    }
+
+    /// The global queue of the CPU's node.
+    #[inline]
+    pub(crate) fn global_dsq(&self, cpu: u32) -> DsqIndex {
+        DsqIndex(2 * self.nr_cpus + self.node_of(cpu))
+    }
+
+    /// Whose local queue this is.
+    #[inline]
+    pub(crate) fn cpu_of_local(&self, dsq: DsqIndex) -> Option<u32> {
+        (dsq.0 < self.nr_cpus).then_some(dsq.0)
+    }
+
+    /// Whether the queue is the kernel's own.
+    #[inline]
+    pub(crate) fn is_builtin(&self, dsq: DsqIndex) -> bool {
+        dsq.0 < 2 * self.nr_cpus + self.topology.nodes().len() as u32
+    }
+
+    #[inline]
+    pub(crate) fn node_of(&self, cpu: u32) -> u32 {
+        self.topology.cpu(schedlab_model::CpuId(cpu)).node
+    }
+
+    #[inline]
+    pub(crate) fn task(&self, task: u32) -> &Entity {
+        &self.tasks[task as usize]
+    }
+
+    #[inline]
+    pub(crate) fn task_mut(&mut self, task: u32) -> &mut Entity {
+        &mut self.tasks[task as usize]
+    }
+
+    #[inline]
+    pub(crate) fn rq(&self, cpu: u32) -> &Rq {
+        &self.rqs[cpu as usize]
+    }
+
+    #[inline]
+    pub(crate) fn rq_mut(&mut self, cpu: u32) -> &mut Rq {
+        &mut self.rqs[cpu as usize]
+    }
+
+    /// Whether the callback exists and is switched on.
+    #[inline]
+    pub(crate) fn has_op(&self, op: Op) -> bool {
+        self.enabled >> op as u32 & 1 != 0
+    }
+
+    #[inline]
+    pub(crate) fn count(&mut self, event: EventCount) {
+        self.events[event as usize] += 1;
+    }
+
+    /// Whether the version has this semantics.
+    #[inline]
+    pub(crate) fn at_least(&self, major: u16, minor: u16) -> bool {
+        self.version >= (major, minor)
+    }
+
+    /// Asks for a reschedule.
+    #[inline]
+    pub(crate) fn resched(&mut self, cpu: u32) {
+        self.effects.push(Effect::Resched(cpu));
+    }
+
+    /// Takes a task into a queue's books, or out of them; the list itself is [`super::dsq`]'s.
+    #[inline]
+    pub(crate) fn unlink(&mut self, task: u32, dsq: DsqIndex) {
+        let Host { dsqs, tasks, .. } = self;
+        dsqs.get_mut(dsq).unlink(tasks, task);
+    }
+}

@@ -1,0 +1,97 @@
+//! Kernel objects in the region: reading and writing the fields of tasks and run queues.
+
+use super::host::{Cx, Host};
+use super::mask::Mask;
+use schedlab_bpf::memory::Memory;
+
+/// Bytes behind a `struct task_struct` where its task number lies, unseen by programs.
+pub(crate) const TASK_NUMBER_BYTES: u64 = 8;
+
+impl Host {
+    /// The task at an address a program passed; none if there is no live task.
+    #[inline]
+    pub(crate) fn task_at(&self, memory: &Memory, address: u64) -> Option<u32> {
+        let task = memory.read_u32(address.wrapping_add(self.layout.task_size));
+        let known = self.tasks.get(task as usize)?;
+        (known.address == address && address != 0).then_some(task)
+    }
+
+    /// `p->scx.slice`.
+    #[inline]
+    pub(crate) fn slice(&self, memory: &Memory, task: u32) -> u64 {
+        memory.read_u64(self.task(task).address + self.layout.task.slice)
+    }
+
+    #[inline]
+    pub(crate) fn set_slice(&self, memory: &mut Memory, task: u32, slice: u64) {
+        memory.write_u64(self.task(task).address + self.layout.task.slice, slice);
+    }
+
+    /// `p->scx.dsq_vtime`.
+    #[inline]
+    pub(crate) fn dsq_vtime(&self, memory: &Memory, task: u32) -> u64 {
+        memory.read_u64(self.task(task).address + self.layout.task.dsq_vtime)
+    }
+
+    #[inline]
+    pub(crate) fn set_dsq_vtime(&self, memory: &mut Memory, task: u32, vtime: u64) {
+        memory.write_u64(self.task(task).address + self.layout.task.dsq_vtime, vtime);
+    }
+
+    /// Sets `SCX_TASK_*` flags where the class and where programs see them.
+    #[inline]
+    pub(crate) fn set_flags(&mut self, memory: &mut Memory, task: u32, set: u32, clear: u32) {
+        let entity = &mut self.tasks[task as usize];
+        entity.flags = entity.flags & !clear | set;
+        memory.write_u32(entity.address + self.layout.task.scx_flags, entity.flags);
+    }
+
+    /// `p->cpus_ptr`.
+    #[inline]
+    pub(crate) fn allowed(&self, task: u32) -> Mask {
+        Mask(self.task(task).address + self.layout.task.cpus_mask)
+    }
+
+    /// `set_task_cpu` as programs see it.
+    #[inline]
+    pub(crate) fn set_cpu(&mut self, memory: &mut Memory, task: u32, cpu: u32) {
+        self.tasks[task as usize].cpu = cpu;
+        memory.write_u32(self.tasks[task as usize].address + self.layout.task.cpu, cpu);
+    }
+
+    /// `comm[pid]`, as the kernel's messages name a task.
+    pub(crate) fn label(&self, memory: &Memory, task: u32) -> String {
+        let address = self.task(task).address;
+        format!("{}[{}]", self.comm(memory, task), memory.read_u32(address + self.layout.task.pid))
+    }
+
+    /// The task's name.
+    pub(crate) fn comm(&self, memory: &Memory, task: u32) -> String {
+        let bytes = memory.bytes(self.task(task).address + self.layout.task.comm, 16).unwrap_or(&[]);
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+/// Sets `SCX_TASK_*` flags.
+#[inline]
+pub(crate) fn set_flags(cx: &mut Cx<'_>, task: u32, set: u32, clear: u32) {
+    let (host, memory) = cx.parts();
+    host.set_flags(memory, task, set, clear);
+}
+
+/// The slice of a task.
+#[inline]
+pub(crate) fn slice(cx: &mut Cx<'_>, task: u32) -> u64 {
+    let (host, memory) = cx.parts();
+    host.slice(memory, task)
+}
+
+/// Gives a task the default slice (`refill_task_slice_dfl`).
+#[inline]
+pub(crate) fn refill_slice(cx: &mut Cx<'_>, task: u32) {
+    let (host, memory) = cx.parts();
+    let slice = if host.bypass { super::consts::SCX_SLICE_BYPASS } else { super::consts::SCX_SLICE_DFL };
+    host.set_slice(memory, task, slice);
+    host.count(super::host::EventCount::RefillSliceDfl);
+}

@@ -1,0 +1,110 @@
+//! A task as the ext class keeps it: what `struct sched_ext_entity` holds that programs do not read.
+//!
+//! Slice and virtual time live in the task's `struct task_struct` in the region, where programs read and
+//! write them; [`super::objects`] reads them from there.
+
+use super::consts::SCX_DSQ_INVALID;
+use super::dsq::{DsqIndex, NIL};
+
+/// Life of a task in the class (`enum scx_task_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Life {
+    /// `ops.init_task()` was not called.
+    None,
+    /// Initialised, in another class.
+    Ready,
+    /// In this class.
+    Enabled,
+}
+
+/// Who owns the task (`enum scx_ops_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpsState {
+    /// The class.
+    None,
+    /// On its way to the scheduler: `ops.enqueue()` runs.
+    Queueing,
+    /// The scheduler.
+    Queued,
+}
+
+/// One task.
+#[derive(Clone, Debug)]
+pub(crate) struct Entity {
+    /// Address of its `struct task_struct`; 0 before there is one.
+    pub address: u64,
+    /// `SCX_TASK_*`.
+    pub flags: u32,
+    /// Its CPU (`task_cpu()`).
+    pub cpu: u32,
+    pub life: Life,
+    pub ops_state: OpsState,
+    /// Counts enqueues, so that a late dispatch is recognised.
+    pub qseq: u64,
+    /// Where a direct dispatch goes, or [`SCX_DSQ_INVALID`].
+    pub ddsp_dsq_id: u64,
+    pub ddsp_enq_flags: u64,
+    /// The queue it is in.
+    pub dsq: Option<DsqIndex>,
+    /// Neighbours in the queue.
+    pub prev: u32,
+    pub next: u32,
+    pub linked: bool,
+    pub on_priq: bool,
+    pub dsq_seq: u32,
+    /// Virtual time at insertion.
+    pub vtime_key: u64,
+    /// Waits on its CPU's list of direct dispatches to other CPUs' local queues.
+    pub deferred: bool,
+    /// Target of a move in progress, or -1.
+    pub sticky_cpu: i32,
+    pub selected_cpu: i32,
+    /// Since when it is runnable without having run.
+    pub runnable_at: u64,
+    /// On its CPU's list of runnable tasks that wait.
+    pub runnable: bool,
+    /// Its place in that list: lower is earlier.
+    pub runnable_seq: u64,
+    pub exiting: bool,
+    pub nr_cpus_allowed: u32,
+    /// Last key given to pictures.
+    pub rank: u64,
+}
+
+impl Entity {
+    /// A task without anything (`init_scx_entity`).
+    pub(crate) fn new(now: u64) -> Entity {
+        Entity {
+            address: 0,
+            flags: 0,
+            cpu: 0,
+            life: Life::None,
+            ops_state: OpsState::None,
+            qseq: 0,
+            ddsp_dsq_id: SCX_DSQ_INVALID,
+            ddsp_enq_flags: 0,
+            dsq: None,
+            prev: NIL,
+            next: NIL,
+            linked: false,
+            on_priq: false,
+            dsq_seq: 0,
+            vtime_key: 0,
+            deferred: false,
+            sticky_cpu: -1,
+            selected_cpu: 0,
+            runnable_at: now,
+            runnable: false,
+            runnable_seq: 0,
+            exiting: false,
+            nr_cpus_allowed: 0,
+            rank: 0,
+        }
+    }
+
+    /// Whether every one of these flags is set.
+    #[inline]
+    pub(crate) fn has(&self, flags: u32) -> bool {
+        self.flags & flags == flags
+    }
+}
