@@ -131,19 +131,16 @@ fn finish_insert(cx: &mut Cx<'_>, cpu: u32, made: Insert) {
     if entity.ops_state != OpsState::Queued || entity.qseq != made.qseq {
         return;
     }
-    let dsq = find_for_dispatch(cx, cpu, made.dsq_id, cx_task_cpu(cx, made.task));
+    let task_cpu = entity.cpu;
+    let dsq = find_for_dispatch(cx, cpu, made.dsq_id, task_cpu);
     match cx.host().cpu_of_local(dsq) {
-        Some(target) => dispatch_to_local(cx, cpu, target, made.task, made.enq_flags),
+        Some(target) => dispatch_to_local(cx, target, made.task, made.enq_flags),
         None => insert(cx, cpu, dsq, made.task, made.enq_flags | SCX_ENQ_CLEAR_OPSS),
     }
 }
 
-fn cx_task_cpu(cx: &mut Cx<'_>, task: u32) -> u32 {
-    cx.host().task(task).cpu
-}
-
 /// `dispatch_to_local_dsq`: to a CPU's local queue, moving the task there if it may run there.
-pub(crate) fn dispatch_to_local(cx: &mut Cx<'_>, _held: u32, target: u32, task: u32, enq_flags: u64) {
+pub(crate) fn dispatch_to_local(cx: &mut Cx<'_>, target: u32, task: u32, enq_flags: u64) {
     let host = cx.host();
     host.task_mut(task).ops_state = OpsState::None;
     let from = host.task(task).cpu;

@@ -39,11 +39,11 @@ pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
 pub(crate) fn set_runnable(cx: &mut Cx<'_>, task: u32) {
     let host = cx.host();
     host.runnable_seq += 1;
-    let (now, seq) = (host.now, host.runnable_seq);
+    let (now, seq, tick_ns) = (host.now, host.runnable_seq, host.tick_ns);
     let entity = host.task_mut(task);
     (entity.runnable, entity.runnable_seq) = (true, seq);
     if entity.has(SCX_TASK_RESET_RUNNABLE_AT) {
-        entity.runnable_at = now;
+        entity.runnable_at = now / tick_ns * tick_ns;
         set_flags(cx, task, 0, SCX_TASK_RESET_RUNNABLE_AT);
     }
 }
@@ -80,13 +80,15 @@ pub(crate) fn do_enqueue(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, s
         let global = host.global_dsq(cpu);
         return insert_refilled(cx, cpu, global, task, enq_flags);
     }
-    host.rq_mut(cpu).direct = Direct::For(task);
     let entity = host.task_mut(task);
     entity.qseq += 1;
     entity.ops_state = OpsState::Queueing;
+    // Direct dispatch belongs to the CPU whose code runs, not to the run queue.
+    let here = cx.cpu();
+    cx.host().rq_mut(here).direct = Direct::For(task);
     call_task(cx, Op::Enqueue, cpu, task, &[enq_flags]);
     let host = cx.host();
-    host.rq_mut(cpu).direct = Direct::None;
+    host.rq_mut(here).direct = Direct::None;
     if host.task(task).ddsp_dsq_id != SCX_DSQ_INVALID {
         return direct_dispatch(cx, cpu, task, enq_flags);
     }
@@ -271,7 +273,6 @@ pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
     let migrating = host.task(task).sticky_cpu >= 0;
     ops_dequeue(cx, cpu, task, deq_flags);
     if cx.host().rq(cpu).curr == task {
-        super::class::update_slice(cx, cpu);
         call_task(cx, Op::Stopping, cpu, task, &[0]);
     }
     if !migrating {

@@ -80,6 +80,10 @@ pub(crate) struct Rq {
     /// Where the last distributed search of a mask ended.
     pub distribute: u32,
     pub cpuperf_target: u32,
+    /// The current task's time is accounted up to here.
+    pub exec_start: u64,
+    /// Kicks of this CPU by itself while it chose a task, ORed.
+    pub kicked: Option<u64>,
 }
 
 /// Something the simulated kernel has to do.
@@ -126,6 +130,8 @@ pub(crate) const EVENT_COUNTS: usize = 13;
 pub(crate) struct Host {
     /// Simulated time of the entry in progress.
     pub now: u64,
+    /// Length of a jiffy.
+    pub tick_ns: u64,
     pub version: (u16, u16),
     pub layout: Arc<Layout>,
     pub topology: Arc<Topology>,
@@ -155,8 +161,6 @@ pub(crate) struct Host {
     /// The root cgroup in the region.
     pub root_cgroup: u64,
     pub possible_mask: u64,
-    /// Output of `scx_bpf_dump()`; unused outside of dumps.
-    pub dump: String,
 }
 
 impl BpfHost for Host {

@@ -84,7 +84,7 @@ fn direct_dispatches(cx: &mut Cx<'_>, cpu: u32) {
         let task_cpu = entity.cpu;
         let dsq = find_for_dispatch(cx, cpu, id, task_cpu);
         if let Some(target) = cx.host().cpu_of_local(dsq) {
-            dispatch_to_local(cx, cpu, target, task, flags);
+            dispatch_to_local(cx, target, task, flags);
         }
     }
     if at > 0 {

@@ -59,6 +59,8 @@ pub(crate) struct Entity {
     /// Target of a move in progress, or -1.
     pub sticky_cpu: i32,
     pub selected_cpu: i32,
+    /// A CPU was chosen for the wake-up in progress.
+    pub selected: bool,
     /// Since when it is runnable without having run.
     pub runnable_at: u64,
     /// On its CPU's list of runnable tasks that wait.
@@ -93,6 +95,7 @@ impl Entity {
             deferred: false,
             sticky_cpu: -1,
             selected_cpu: 0,
+            selected: false,
             runnable_at: now,
             runnable: false,
             runnable_seq: 0,

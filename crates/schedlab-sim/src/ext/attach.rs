@@ -1,0 +1,147 @@
+//! A loaded object becomes a scheduler of one simulation: kernel objects in the region, queues, programs.
+
+use super::call::{CallState, Op};
+use super::consts::{
+    SCX_DSP_DFL_MAX_BATCH, SCX_OPS_BUILTIN_IDLE_PER_NODE, SCX_OPS_KEEP_BUILTIN_IDLE,
+    SCX_WATCHDOG_MAX_TIMEOUT_MS,
+};
+use super::dsq::Dsqs;
+use super::host::{CurrClass, Direct, EVENT_COUNTS, Host, OpsData, Rq, builtin_queues};
+use super::idle::{Idle, IdleMasks};
+use super::kernel::Layout;
+use super::mask::{CPUMASK_BYTES, Mask};
+use super::objects::TASK_NUMBER_BYTES;
+use super::task::Entity;
+use schedlab_bpf::image::StructOpsImage;
+use schedlab_bpf::memory::Memory;
+use schedlab_model::topology::Topology;
+use std::sync::Arc;
+
+/// Program of each callback of a `struct sched_ext_ops`.
+pub(crate) fn programs(ops: &StructOpsImage) -> [Option<u32>; Op::COUNT] {
+    let of = |op: Op| ops.callbacks.iter().find(|(name, _)| name == op.name()).map(|(_, program)| *program as u32);
+    Op::ALL.map(of)
+}
+
+/// Its data members, defaults filled in.
+pub(crate) fn ops_data(ops: &StructOpsImage) -> OpsData {
+    let bytes = |name: &str| ops.scalars.iter().find(|(member, _)| member == name).map(|(_, bytes)| &bytes[..]);
+    let number = |name: &str| {
+        let mut word = [0; 8];
+        let found = bytes(name).unwrap_or(&[]);
+        let len = found.len().min(8);
+        word[..len].copy_from_slice(&found[..len]);
+        u64::from_le_bytes(word)
+    };
+    let name = bytes("name").unwrap_or(&[]);
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    let or = |value: u64, default: u32| if value == 0 { default } else { value as u32 };
+    let timeout_ms = or(number("timeout_ms"), SCX_WATCHDOG_MAX_TIMEOUT_MS);
+    OpsData {
+        name: String::from_utf8_lossy(&name[..end]).into_owned(),
+        flags: number("flags"),
+        dispatch_max_batch: or(number("dispatch_max_batch"), SCX_DSP_DFL_MAX_BATCH),
+        timeout_ns: u64::from(timeout_ms) * 1_000_000,
+    }
+}
+
+/// Reserves an object in the region; the region is made large enough for the machine.
+pub(crate) fn reserve(memory: &mut Memory, bytes: u64) -> u64 {
+    memory.alloc(bytes, 64).expect("the region has room for the kernel's objects")
+}
+
+/// A task's `struct task_struct` with its number behind it; `None` if the region is full.
+pub(crate) fn new_task(memory: &mut Memory, layout: &Layout, task: u32) -> Option<u64> {
+    let at = memory.alloc(layout.task_size + TASK_NUMBER_BYTES, 64)?;
+    memory.write_u32(at + layout.task_size, task);
+    memory.write_u64(at + layout.task.cpus_ptr, at + layout.task.cpus_mask);
+    Some(at)
+}
+
+/// State of an attached scheduler before `ops.init()`.
+pub(crate) fn host(
+    memory: &mut Memory,
+    version: (u16, u16),
+    layout: Arc<Layout>,
+    topology: Arc<Topology>,
+    programs: [Option<u32>; Op::COUNT],
+    ops: OpsData,
+) -> Host {
+    let nr_cpus = topology.cpu_count() as u32;
+    let nr_nodes = topology.nodes().len() as u32;
+    let mut idle_task = Entity::new(0);
+    idle_task.address = new_task(memory, &layout, 0).expect("an empty region has room");
+    let comm = memory.bytes_mut(idle_task.address + layout.task.comm, 9).expect("allocated above");
+    comm.copy_from_slice(b"swapper/0");
+    let rqs = (0..nr_cpus).map(|cpu| new_rq(memory, &layout, cpu, idle_task.address)).collect();
+    let mut mask = || Mask(reserve(memory, CPUMASK_BYTES));
+    let masks = (0..=nr_nodes).map(|_| IdleMasks { cpu: mask(), smt: mask() }).collect();
+    let (none, possible) = (mask(), mask());
+    let mut idle = Idle {
+        enabled: programs[Op::UpdateIdle as usize].is_none() || ops.flags & SCX_OPS_KEEP_BUILTIN_IDLE != 0,
+        per_node: ops.flags & SCX_OPS_BUILTIN_IDLE_PER_NODE != 0,
+        masks,
+        smt_active: false,
+        topo_llc: false,
+        topo_numa: false,
+        none,
+    };
+    idle.set_topology(&topology);
+    (0..nr_cpus).for_each(|cpu| possible.assign(memory, cpu, true));
+    let root_cgroup = reserve(memory, layout.cgroup_size);
+    Host {
+        now: 0,
+        tick_ns: 1,
+        version,
+        layout,
+        nr_cpus,
+        programs,
+        enabled: 0,
+        ops,
+        call: CallState::NONE,
+        tasks: vec![idle_task],
+        rqs,
+        dsqs: Dsqs::new(builtin_queues(nr_cpus, nr_nodes)),
+        idle,
+        bypass: false,
+        exit: None,
+        effects: Vec::new(),
+        events: [0; EVENT_COUNTS],
+        callbacks: 0,
+        runnable_seq: 0,
+        iterators: 0,
+        trace: None,
+        deferred_work: false,
+        root_cgroup,
+        possible_mask: possible.0,
+        topology,
+    }
+}
+
+fn new_rq(memory: &mut Memory, layout: &Layout, cpu: u32, idle_task: u64) -> Rq {
+    let address = reserve(memory, layout.rq_size);
+    memory.write_u32(address + layout.rq.cpu, cpu);
+    memory.write_u32(address + layout.rq.online, 1);
+    memory.write_u64(address + layout.rq.curr, idle_task);
+    memory.write_u64(address + layout.rq.idle, idle_task);
+    Rq {
+        address,
+        curr: 0,
+        curr_class: CurrClass::Idle,
+        nr_running: 0,
+        in_balance: false,
+        released: false,
+        nr_immed: 0,
+        direct: Direct::None,
+        batch: Vec::new(),
+        nr_dispatched: 0,
+        deferred: Vec::new(),
+        reenq_local: None,
+        reenq_count: 0,
+        reenq_user: Vec::new(),
+        distribute: 0,
+        cpuperf_target: 0,
+        exec_start: 0,
+        kicked: None,
+    }
+}

@@ -1,0 +1,641 @@
+//! The class as the core sees it: each function of `struct sched_class` enters the scheduler's context, and
+//! what the scheduler asked of the kernel is carried out when it returns.
+//!
+//! Costs: entering a callback and its instructions are charged to the CPU whose code runs. Within one switch
+//! they are summed up and charged at its end.
+
+use super::call::Op;
+use super::consts::*;
+use super::dispatch::{self, Next};
+use super::host::{CurrClass, Cx, Direct, Effect, Host};
+use super::lifecycle::{self, TaskFacts};
+use super::scheduler::ExtScheduler;
+use super::task::Life;
+use super::trace::CallTrace;
+use super::{enqueue, idle, reenq};
+use crate::core::flags;
+use crate::kernel::{Class, CostKind, Kernel};
+use schedlab_bpf::exec::Instance;
+use schedlab_model::outcome::SchedulerExit;
+use schedlab_model::{CpuId, Policy, TaskId};
+use std::collections::BTreeMap;
+
+/// Timer tokens: the watchdog, kicks of CPUs by themselves, then timers of programs.
+const TOKEN_WATCHDOG: u32 = 0;
+const TOKEN_KICK: u32 = 1;
+const TOKEN_TIMERS: u32 = 2048;
+
+/// A scheduler attached to one simulation.
+pub(crate) struct Attached {
+    pub(crate) scheduler: ExtScheduler,
+    pub(crate) instance: Instance<Host>,
+    pub(crate) host: Host,
+    /// Executed instructions that have been charged.
+    charged: u64,
+    /// Costs of the switch in progress, in ns.
+    pending_ns: u64,
+    /// Addresses of the programs' timers, by token.
+    timers: Vec<u64>,
+    /// First task of each process.
+    leaders: BTreeMap<u32, u32>,
+    /// The CPU that is choosing its next task.
+    choosing: Option<CpuId>,
+}
+
+impl Attached {
+    pub(crate) fn new(scheduler: ExtScheduler, instance: Instance<Host>, host: Host) -> Attached {
+        Attached {
+            scheduler,
+            instance,
+            host,
+            charged: 0,
+            pending_ns: 0,
+            timers: Vec::new(),
+            leaders: BTreeMap::new(),
+            choosing: None,
+        }
+    }
+
+    /// Keeps a log of callbacks from now on.
+    pub(crate) fn start_trace(&mut self) {
+        self.host.trace = Some(Box::default());
+    }
+
+    /// The log so far.
+    pub(crate) fn take_trace(&mut self) -> CallTrace {
+        self.host.trace.take().map_or_else(CallTrace::default, |trace| *trace)
+    }
+
+    /// Runs code of the kernel on `this_cpu` in the scheduler's context and carries out what it asked for.
+    #[inline]
+    fn enter<R>(&mut self, k: &mut Kernel, f: impl FnOnce(&mut Cx<'_>) -> R) -> R {
+        let here = k.this_cpu;
+        self.host.now = k.now;
+        let current = self.host.tasks.get(k.cpu(here).curr.index()).map_or(0, |task| task.address);
+        let mut cx = self.instance.enter(&mut self.host);
+        cx.set_now(k.now);
+        cx.set_cpu(here.0);
+        cx.set_current(current);
+        let result = f(&mut cx);
+        if cx.host().deferred_work {
+            reenq::run_deferred(&mut cx);
+        }
+        let executed = cx.executed();
+        self.account(k, executed);
+        if !self.host.effects.is_empty() {
+            self.apply(k);
+        }
+        result
+    }
+
+    /// Adds up what callbacks cost.
+    fn account(&mut self, k: &mut Kernel, executed: u64) {
+        let callbacks = std::mem::take(&mut self.host.callbacks);
+        if callbacks == 0 {
+            return;
+        }
+        let instructions = executed - self.charged;
+        self.charged = executed;
+        let entering = u64::from(callbacks) * k.cost(CostKind::ExtCallback);
+        self.pending_ns += entering + instructions * k.cost(CostKind::BpfKiloInstructions) / 1000;
+    }
+
+    /// Charges what has been added up.
+    fn charge(&mut self, k: &mut Kernel, cpu: CpuId) {
+        let ns = std::mem::take(&mut self.pending_ns);
+        if ns > 0 {
+            k.charge(cpu, ns);
+        }
+    }
+
+    #[cold]
+    fn apply(&mut self, k: &mut Kernel) {
+        let mut effects = std::mem::take(&mut self.host.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Resched(cpu) => k.resched_curr(CpuId(cpu)),
+                Effect::Migrated { task, from, to } => {
+                    k.add_nr_running(CpuId(from), -1);
+                    k.set_task_cpu(TaskId(task), CpuId(to));
+                    k.add_nr_running(CpuId(to), 1);
+                }
+                Effect::Kick { cpu, flags } => self.kick(k, CpuId(cpu), flags),
+                Effect::TimerStart { timer, at } => {
+                    let token = self.timer_token(timer);
+                    k.arm_ext_timer(token, at.max(k.now));
+                }
+                Effect::TimerCancel { timer } => {
+                    let token = self.timer_token(timer);
+                    k.cancel_ext_timer(token);
+                }
+            }
+        }
+        effects.append(&mut self.host.effects);
+        self.host.effects = effects;
+    }
+
+    fn timer_token(&mut self, timer: u64) -> u32 {
+        let known = self.timers.iter().position(|known| *known == timer);
+        let index = known.unwrap_or_else(|| {
+            self.timers.push(timer);
+            self.timers.len() - 1
+        });
+        TOKEN_TIMERS + index as u32
+    }
+
+    /// `kick_cpus_irq_workfn` for one CPU. A CPU that kicks itself while it chooses a task is kicked after
+    /// the switch.
+    fn kick(&mut self, k: &mut Kernel, cpu: CpuId, flags: u64) {
+        if self.choosing == Some(cpu) {
+            let rq = self.host.rq_mut(cpu.0);
+            rq.kicked = Some(match rq.kicked {
+                None => flags,
+                Some(earlier) if earlier & flags & SCX_KICK_IDLE != 0 => SCX_KICK_IDLE,
+                Some(earlier) => (earlier | flags) & !SCX_KICK_IDLE,
+            });
+            k.arm_ext_timer(TOKEN_KICK + cpu.0, k.now);
+            return;
+        }
+        let curr = k.cpu(cpu).curr;
+        if flags & SCX_KICK_IDLE != 0 {
+            if curr.is_idle() {
+                k.resched_curr(cpu);
+            }
+            return;
+        }
+        let class = k.task(curr).class;
+        if class > Class::Ext {
+            return;
+        }
+        if flags & SCX_KICK_PREEMPT != 0 && class == Class::Ext {
+            let host = &self.host;
+            host.set_slice(self.instance.memory(), curr.0, 0);
+        }
+        k.resched_curr(cpu);
+    }
+}
+
+/// The class's state in one simulation; empty without a scheduler.
+#[derive(Default)]
+pub(crate) struct Ext {
+    attached: Option<Box<Attached>>,
+}
+
+impl Ext {
+    /// Attaches a scheduler; no task exists yet. `ops.init` runs in [`Ext::start`].
+    pub(crate) fn new(scheduler: &ExtScheduler) -> Result<Ext, crate::error::SimError> {
+        Ok(Ext { attached: Some(Box::new(scheduler.attach(0))) })
+    }
+
+    /// The attached scheduler.
+    pub(crate) fn attached(&mut self) -> Option<&mut Attached> {
+        self.attached.as_deref_mut()
+    }
+
+    /// The run begins: `ops.init`, watchdog timer. Called once, before any task starts.
+    pub(crate) fn start(&mut self, k: &mut Kernel) {
+        let Some(ext) = self.attached.as_deref_mut() else { return };
+        assert_eq!(ext.scheduler.cpu_count(), k.cpu_count(), "prepared for this machine");
+        ext.host.tick_ns = k.tick_ns;
+        ext.enter(k, lifecycle::start);
+        ext.arm_watchdog(k);
+    }
+
+    /// Whether tasks of this policy belong to the class (all of NORMAL, BATCH, IDLE, EXT while a scheduler is
+    /// enabled; only EXT under `SCX_OPS_SWITCH_PARTIAL`; none if disabled). Asked at fork and attribute change.
+    pub(crate) fn takes(&self, policy: Policy) -> bool {
+        let Some(ext) = &self.attached else { return false };
+        let partial = ext.host.ops.flags & SCX_OPS_SWITCH_PARTIAL != 0;
+        let mine = match policy {
+            Policy::Ext => true,
+            Policy::Normal | Policy::Batch | Policy::Idle => !partial,
+            _ => false,
+        };
+        mine && ext.host.enabled != 0 && ext.host.exit.is_none()
+    }
+
+    /// A new task exists (`ops.init_task`, then `ops.enable` if it [is taken](Ext::takes)); before its first
+    /// placement. Called for every task of any class, as `scx_fork` does.
+    pub(crate) fn init_task(&mut self, k: &mut Kernel, task: TaskId) {
+        let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
+        let leader = *ext.leaders.entry(k.task(task).process).or_insert(task.0);
+        let in_class = k.task(task).class == Class::Ext;
+        let name = format!("task{}", task.0);
+        let allowed = words(k, task);
+        let facts = facts(k, task, leader, &name, &allowed);
+        ext.enter(k, |cx| {
+            if lifecycle::create(cx, task.0, &facts) {
+                lifecycle::init_task(cx, task.0);
+                if in_class {
+                    lifecycle::enable_task(cx, task.0);
+                }
+            }
+        });
+    }
+
+    /// The task is gone (`ops.disable`, `ops.exit_task`), after its last dequeue and switch.
+    pub(crate) fn exit_task(&mut self, k: &mut Kernel, task: TaskId) {
+        let Some(ext) = self.of(task) else { return };
+        ext.enter(k, |cx| lifecycle::exit_task(cx, task.0));
+        let size = ext.host.layout.task_size + super::objects::TASK_NUMBER_BYTES;
+        let address = std::mem::take(&mut ext.host.task_mut(task.0).address);
+        ext.instance.owner_died(address);
+        ext.instance.memory().free(address, size, 64);
+    }
+
+    /// The task joins the class (`ops.enable`), off its queue.
+    pub(crate) fn switched_to(&mut self, k: &mut Kernel, task: TaskId) {
+        self.changed(k, task, |cx| {
+            lifecycle::enable_task(cx, task.0);
+            lifecycle::set_cpumask(cx, task.0);
+        });
+    }
+
+    /// The task leaves the class for another (`ops.disable`), off its queue.
+    pub(crate) fn switched_from(&mut self, k: &mut Kernel, task: TaskId) {
+        self.changed(k, task, |cx| lifecycle::disable_task(cx, task.0));
+    }
+
+    /// Weight (nice) of an ext task changed (`ops.set_weight`).
+    pub(crate) fn reweight_task(&mut self, k: &mut Kernel, task: TaskId) {
+        self.changed(k, task, |cx| {
+            if cx.host().task(task.0).life == Life::Enabled {
+                lifecycle::set_weight(cx, task.0);
+            }
+        });
+    }
+
+    /// Affinity of any task changed (`ops.set_cpumask`).
+    pub(crate) fn set_cpus_allowed(&mut self, k: &mut Kernel, task: TaskId) {
+        self.changed(k, task, |cx| {
+            if cx.host().task(task.0).life == Life::Enabled {
+                lifecycle::set_cpumask(cx, task.0);
+            }
+        });
+    }
+
+    /// Brings the task's attributes up to date and calls `then`.
+    fn changed(&mut self, k: &mut Kernel, task: TaskId, then: impl FnOnce(&mut Cx<'_>)) {
+        let Some(ext) = self.of(task) else { return };
+        let allowed = words(k, task);
+        let facts = facts(k, task, 0, "", &allowed);
+        ext.enter(k, |cx| {
+            lifecycle::write_attributes(cx, task.0, &facts);
+            lifecycle::write_affinity(cx, task.0, &facts);
+            then(cx);
+        });
+    }
+
+    /// The attached scheduler if it knows the task.
+    #[inline]
+    fn of(&mut self, task: TaskId) -> Option<&mut Attached> {
+        self.attached
+            .as_deref_mut()
+            .filter(|ext| ext.host.tasks.get(task.index()).is_some_and(|entity| entity.address != 0))
+    }
+
+    /// `select_task_rq`: a wake-up or fork chooses a CPU; called only for tasks with more than one allowed
+    /// CPU. The core checks the answer against the affinity mask and falls back to an allowed CPU.
+    pub(crate) fn select_task_rq(
+        &mut self,
+        k: &mut Kernel,
+        task: TaskId,
+        prev_cpu: CpuId,
+        wake_flags: u32,
+    ) -> CpuId {
+        let Some(ext) = self.attached.as_deref_mut() else { return prev_cpu };
+        CpuId(ext.enter(k, |cx| select_cpu(cx, task.0, prev_cpu.0, wake_flags.into())))
+    }
+
+    /// The task becomes runnable on `cpu` (`Task::cpu` is set), or returns to the queue after a change. Counts
+    /// `nr_running`.
+    pub(crate) fn enqueue_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
+        let Some(ext) = self.attached.as_deref_mut() else { return };
+        k.add_nr_running(cpu, 1);
+        ext.enter(k, |cx| {
+            let flags = enqueue_flags(cx.host(), task.0, flags);
+            let (host, memory) = cx.parts();
+            if host.task(task.0).cpu != cpu.0 {
+                host.set_cpu(memory, task.0, cpu.0);
+            }
+            memory.write_u32(host.task(task.0).address + host.layout.task.state, 0);
+            enqueue::enqueue_task(cx, cpu.0, task.0, flags, 0);
+        });
+        ext.publish(k, cpu, task);
+        let here = k.this_cpu;
+        ext.charge(k, here);
+    }
+
+    /// The task leaves the queue: sleeps, ends, changes, moves. It may be the CPU's current task.
+    pub(crate) fn dequeue_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
+        let Some(ext) = self.attached.as_deref_mut() else { return };
+        ext.update_curr(k, cpu);
+        k.add_nr_running(cpu, -1);
+        let sleeps = flags & flags::DEQUEUE_SLEEP != 0;
+        let voluntary = k.task(task).nvcsw + u64::from(sleeps);
+        ext.enter(k, |cx| {
+            let (host, memory) = cx.parts();
+            let (address, at) = (host.task(task.0).address, &host.layout.task);
+            memory.write_u32(address + at.state, u32::from(sleeps));
+            memory.write_u64(address + at.nvcsw, voluntary);
+            enqueue::dequeue_task(cx, cpu.0, task.0, dequeue_flags(flags));
+        });
+    }
+
+    /// The current task yields.
+    pub(crate) fn yield_task(&mut self, k: &mut Kernel, cpu: CpuId) {
+        let Some(ext) = self.attached.as_deref_mut() else { return };
+        ext.update_curr(k, cpu);
+        ext.enter(k, |cx| {
+            let task = cx.host().rq(cpu.0).curr;
+            if cx.host().has_op(Op::Yield) {
+                let address = cx.host().task(task).address;
+                super::call::call(cx, Op::Yield, Some(cpu.0), [task, 0], &[address, 0]);
+            } else {
+                let (host, memory) = cx.parts();
+                host.set_slice(memory, task, 0);
+            }
+        });
+    }
+
+    /// A task was queued on `cpu` whose current task is of this class too. Linux does nothing here.
+    pub(crate) fn wakeup_preempt(&mut self, _k: &mut Kernel, _cpu: CpuId, _task: TaskId) {}
+
+    /// Chooses the next task, running the whole dispatch cycle if needed; `prev` is the current task if it is
+    /// of this class and still runnable (still queued, as in Linux). `None` if the class has nothing for the
+    /// CPU. Called when rt and fair have nothing.
+    pub(crate) fn pick_task(&mut self, k: &mut Kernel, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
+        let ext = self.attached.as_deref_mut()?;
+        ext.update_curr(k, cpu);
+        ext.choosing = Some(cpu);
+        let next = ext.enter(k, |cx| dispatch::pick_task(cx, cpu.0, prev.map(|prev| prev.0))).map(TaskId);
+        ext.choosing = None;
+        if next.is_some() && next == prev {
+            ext.charge(k, cpu);
+        }
+        if next.is_none() && k.cpu(cpu).curr.is_idle() && ext.host.idle.enabled {
+            // Idle to idle: a CPU claimed and kicked for nothing counts as idle again.
+            idle::update(&ext.host, ext.instance.memory(), cpu.0, true);
+        }
+        next
+    }
+
+    /// The task stops being current (`ops.stopping`; back on a queue if still `on_rq`). `next` is who comes.
+    pub(crate) fn put_prev_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, next: TaskId) {
+        let Some(ext) = self.attached.as_deref_mut() else { return };
+        ext.update_curr(k, cpu);
+        let class = match k.task(next).class {
+            Class::Idle => CurrClass::Idle,
+            Class::Ext => CurrClass::Ext,
+            Class::Rt => CurrClass::Above(0),
+            Class::Fair => CurrClass::Above(3),
+        };
+        if let CurrClass::Above(_) = class {
+            let rq = ext.host.rq_mut(cpu.0);
+            (rq.curr, rq.curr_class) = (next.0, class);
+        }
+        ext.enter(k, |cx| dispatch::put_prev_task(cx, cpu.0, task.0, Next { task: next.0, class }));
+        ext.publish(k, cpu, task);
+    }
+
+    /// The task becomes current (`ops.running`).
+    pub(crate) fn set_next_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        let Some(ext) = self.attached.as_deref_mut() else { return };
+        ext.host.rq_mut(cpu.0).exec_start = k.now;
+        ext.enter(k, |cx| dispatch::set_next_task(cx, cpu.0, task.0));
+        ext.charge(k, cpu);
+    }
+
+    /// Brings the current task's slice and sums up to now.
+    pub(crate) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if let Some(ext) = self.attached.as_deref_mut() {
+            ext.update_curr(k, cpu);
+        }
+    }
+
+    /// The tick found an ext task running.
+    pub(crate) fn task_tick(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        let Some(ext) = self.attached.as_deref_mut() else { return };
+        ext.update_curr(k, cpu);
+        let slice = ext.enter(k, |cx| {
+            if cx.host().bypass {
+                let (host, memory) = cx.parts();
+                host.set_slice(memory, task.0, 0);
+            } else {
+                super::call::call_task(cx, Op::Tick, cpu.0, task.0, &[]);
+            }
+            super::objects::slice(cx, task.0)
+        });
+        ext.charge(k, cpu);
+        if slice == 0 {
+            k.resched_curr(cpu);
+        }
+    }
+
+    /// The CPU enters (`true`) or leaves (`false`) idle (`ops.update_idle`, built-in idle masks).
+    pub(crate) fn update_idle(&mut self, k: &mut Kernel, cpu: CpuId, idle: bool) {
+        let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
+        if !idle && k.task(k.cpu(cpu).curr).class > Class::Ext {
+            let curr = k.cpu(cpu).curr.0;
+            let reason = if k.task(TaskId(curr)).class == Class::Rt { 0 } else { 3 };
+            let rq = ext.host.rq_mut(cpu.0);
+            (rq.curr, rq.curr_class) = (curr, CurrClass::Above(reason));
+        }
+        ext.enter(k, |cx| idle::transition(cx, cpu.0, idle));
+        ext.charge(k, cpu);
+    }
+
+    /// A timer armed with [`Kernel::arm_ext_timer`] is due.
+    pub(crate) fn timer_expired(&mut self, k: &mut Kernel, token: u32) {
+        let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.exit.is_none()) else { return };
+        match token {
+            TOKEN_WATCHDOG => {
+                ext.enter(k, lifecycle::watchdog);
+                ext.arm_watchdog(k);
+            }
+            TOKEN_KICK..TOKEN_TIMERS => {
+                let cpu = token - TOKEN_KICK;
+                if let Some(flags) = ext.host.rq_mut(cpu).kicked.take() {
+                    ext.kick(k, CpuId(cpu), flags);
+                }
+            }
+            token => {
+                let timer = ext.timers[(token - TOKEN_TIMERS) as usize];
+                ext.enter(k, |cx| {
+                    cx.host().callbacks += 1;
+                    if let Err(fault) = cx.fire_timer(timer) {
+                        super::exit::program_fault(cx, &fault.to_string());
+                    }
+                });
+                let here = k.this_cpu;
+                ext.charge(k, here);
+            }
+        }
+    }
+
+    /// An error or exit since the last question; the core then disables the class.
+    pub(crate) fn take_exit(&mut self) -> Option<SchedulerExit> {
+        let ext = self.attached.as_deref_mut()?;
+        let info = ext.host.exit.as_mut().filter(|info| !info.taken)?;
+        info.taken = true;
+        let outcome = info.outcome();
+        let mut cx = ext.instance.enter(&mut ext.host);
+        lifecycle::begin_bypass(&mut cx);
+        ext.host.effects.clear();
+        Some(outcome)
+    }
+
+    /// All tasks have been moved to the fair class: `ops.exit`, timers dropped.
+    pub(crate) fn disabled(&mut self, k: &mut Kernel) {
+        if let Some(ext) = self.attached.as_deref_mut() {
+            ext.enter(k, lifecycle::finish);
+            for timer in 0..ext.timers.len() {
+                k.cancel_ext_timer(TOKEN_TIMERS + timer as u32);
+            }
+            k.cancel_ext_timer(TOKEN_WATCHDOG);
+            ext.pending_ns = 0;
+        }
+    }
+
+    /// BPF instructions executed so far.
+    pub(crate) fn bpf_instructions(&self) -> u64 {
+        self.attached.as_ref().map_or(0, |ext| ext.instance.executed())
+    }
+}
+
+impl Attached {
+    fn arm_watchdog(&mut self, k: &mut Kernel) {
+        let interval = self.host.ops.timeout_ns / 2;
+        k.arm_ext_timer(TOKEN_WATCHDOG, k.now + interval.max(k.tick_ns));
+    }
+
+    /// `update_curr_scx`.
+    #[inline]
+    fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
+        let rq = self.host.rq_mut(cpu.0);
+        if rq.curr_class != CurrClass::Ext {
+            return;
+        }
+        let task = rq.curr;
+        let ran = k.now - std::mem::replace(&mut rq.exec_start, k.now);
+        if ran == 0 {
+            return;
+        }
+        let state = k.task_mut(TaskId(task));
+        state.sum_exec += ran;
+        let sum = state.sum_exec;
+        let (host, memory) = (&self.host, self.instance.memory());
+        memory.write_u64(host.task(task).address + host.layout.task.sum_exec_runtime, sum);
+        let slice = host.slice(memory, task);
+        if slice != SCX_SLICE_INF {
+            host.set_slice(memory, task, slice.saturating_sub(ran));
+        }
+    }
+
+    /// Tells pictures the task's key: its virtual time if it has one, else its place in the order of enqueues.
+    #[inline]
+    fn publish(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        if !k.trace.detail {
+            return;
+        }
+        let vtime = self.host.dsq_vtime(self.instance.memory(), task.0);
+        let key = if vtime != 0 { vtime } else { self.host.task(task.0).runnable_seq };
+        let entity = self.host.task_mut(task.0);
+        if std::mem::replace(&mut entity.rank, key) != key {
+            k.publish_rank(cpu, task, key as i64);
+        }
+    }
+}
+
+/// `select_task_rq_scx`.
+fn select_cpu(cx: &mut Cx<'_>, task: u32, prev_cpu: u32, wake_flags: u64) -> u32 {
+    let host = cx.host();
+    host.task_mut(task).selected = true;
+    if !host.has_op(Op::SelectCpu) || host.bypass {
+        let found = idle::select_cpu_dfl(cx, task, prev_cpu, wake_flags, None, 0);
+        if found.is_some() {
+            super::objects::refill_slice(cx, task);
+            cx.host().task_mut(task).ddsp_dsq_id = SCX_DSQ_LOCAL;
+        }
+        let cpu = found.unwrap_or(prev_cpu);
+        cx.host().task_mut(task).selected_cpu = cpu as i32;
+        return cpu;
+    }
+    let here = cx.cpu();
+    cx.host().rq_mut(here).direct = Direct::For(task);
+    let address = cx.host().task(task).address;
+    let arguments = [address, prev_cpu.into(), wake_flags];
+    let cpu = super::call::call(cx, Op::SelectCpu, None, [task, 0], &arguments) as i32;
+    let host = cx.host();
+    host.rq_mut(here).direct = Direct::None;
+    host.task_mut(task).selected_cpu = cpu;
+    if (0..host.nr_cpus as i32).contains(&cpu) {
+        return cpu as u32;
+    }
+    super::exit::error(cx, format!("invalid CPU {cpu} from ops.select_cpu()"));
+    prev_cpu
+}
+
+/// The kernel's enqueue flags of this version, as programs see them.
+fn enqueue_flags(host: &mut Host, task: u32, core: u32) -> u64 {
+    let new = host.at_least(7, 0);
+    let mut flags = 0;
+    if core & flags::ENQUEUE_WAKEUP != 0 {
+        flags |= SCX_ENQ_WAKEUP | ENQUEUE_NOCLOCK;
+    }
+    if core & flags::ENQUEUE_INITIAL != 0 {
+        flags |= ENQUEUE_NOCLOCK | if new { ENQUEUE_INITIAL } else { 0x80 };
+    }
+    if core & flags::ENQUEUE_MIGRATED != 0 {
+        flags |= if new { 0x0004_0000 } else { 0x40 };
+    }
+    if core & flags::ENQUEUE_RESTORE != 0 {
+        flags |= ENQUEUE_RESTORE | ENQUEUE_NOCLOCK;
+    }
+    if std::mem::take(&mut host.task_mut(task).selected) && core & flags::ENQUEUE_WAKEUP != 0 {
+        flags |= host.cpu_selected_flag();
+    }
+    flags
+}
+
+/// The kernel's dequeue flags.
+fn dequeue_flags(core: u32) -> u64 {
+    let mut flags = ENQUEUE_NOCLOCK;
+    if core & flags::DEQUEUE_SLEEP != 0 {
+        flags |= SCX_DEQ_SLEEP;
+    }
+    if core & flags::DEQUEUE_SAVE != 0 {
+        flags |= DEQUEUE_SAVE;
+    }
+    flags
+}
+
+fn words(k: &Kernel, task: TaskId) -> Vec<u64> {
+    let mut words = vec![0; k.cpu_count().div_ceil(64)];
+    for cpu in k.allowed[task.index()].iter() {
+        words[cpu.index() / 64] |= 1 << (cpu.index() % 64);
+    }
+    words
+}
+
+/// Number of the first task's pid, after those of the kernel.
+const PID_FIRST: u32 = 1000;
+
+fn facts<'a>(k: &Kernel, task: TaskId, leader: u32, comm: &'a str, allowed: &'a [u64]) -> TaskFacts<'a> {
+    let state = k.task(task);
+    TaskFacts {
+        comm,
+        pid: PID_FIRST + task.0,
+        tgid: PID_FIRST + leader,
+        leader,
+        parent: state.parent.0,
+        cpu: state.cpu.0,
+        policy: state.policy.number(),
+        nice: state.nice.get(),
+        rt_priority: state.rt_priority.into(),
+        weight: state.weight,
+        kernel_thread: state.kernel_thread,
+        allowed,
+        nr_cpus_allowed: state.nr_allowed,
+    }
+}

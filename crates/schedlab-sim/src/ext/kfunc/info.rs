@@ -1,0 +1,97 @@
+//! Asking the kernel: CPUs, current tasks, performance, counters, tasks by pid, cgroups.
+
+use super::super::consts::SCX_CPUPERF_ONE;
+use super::super::exit;
+use super::super::host::{Cx, EVENT_COUNTS, Host};
+use super::super::task::Life;
+use super::{cpu_valid, task};
+use schedlab_bpf::exec::{FaultKind, KfuncTable};
+use schedlab_model::CpuId;
+
+pub(super) fn add(table: &mut KfuncTable<Host>) {
+    table.add("scx_bpf_get_possible_cpumask", |cx: &mut Cx<'_>| cx.host().possible_mask);
+    table.add("scx_bpf_get_online_cpumask", |cx: &mut Cx<'_>| cx.host().possible_mask);
+    table.add("scx_bpf_cpu_rq", |cx: &mut Cx<'_>, cpu: u64| cpu_rq(cx, cpu));
+    table.add("scx_bpf_locked_rq", locked_rq);
+    table.add("scx_bpf_cpu_curr", cpu_curr);
+    table.add("scx_bpf_cpuperf_cap", cpuperf_cap);
+    table.add("scx_bpf_cpuperf_cur", |cx: &mut Cx<'_>, cpu: u64| {
+        let _ = cpu_valid(cx, cpu);
+        SCX_CPUPERF_ONE
+    });
+    table.add("scx_bpf_cpuperf_set", cpuperf_set);
+    table.add("scx_bpf_events", events);
+    table.add("scx_bpf_task_cgroup", task_cgroup);
+    table.add("bpf_task_from_pid", from_pid);
+    table.add("bpf_task_acquire", |_: &mut Cx<'_>, task: u64| task);
+    table.add_constant("bpf_task_release", 0);
+    table.add("bpf_cgroup_acquire", |_: &mut Cx<'_>, cgroup: u64| cgroup);
+    table.add_constant("bpf_cgroup_release", 0);
+    table.add("bpf_cgroup_ancestor", |cx: &mut Cx<'_>, _cgroup: u64, level: u64| {
+        if level as i32 == 0 { cx.host().root_cgroup } else { 0 }
+    });
+    table.add("bpf_cgroup_from_id", |cx: &mut Cx<'_>, id: u64| if id == 1 { cx.host().root_cgroup } else { 0 });
+}
+
+fn cpu_rq(cx: &mut Cx<'_>, cpu: u64) -> u64 {
+    cpu_valid(cx, cpu).map_or(0, |cpu| cx.host().rq(cpu).address)
+}
+
+fn locked_rq(cx: &mut Cx<'_>) -> u64 {
+    match cx.host().call.locked {
+        Some(cpu) => cx.host().rq(cpu).address,
+        None => {
+            exit::error(cx, "accessing rq without holding rq lock".to_owned());
+            0
+        }
+    }
+}
+
+fn cpu_curr(cx: &mut Cx<'_>, cpu: u64) -> u64 {
+    cpu_valid(cx, cpu).map_or(0, |cpu| {
+        let host = cx.host();
+        host.task(host.rq(cpu).curr).address
+    })
+}
+
+fn cpuperf_cap(cx: &mut Cx<'_>, cpu: u64) -> u64 {
+    cpu_valid(cx, cpu).map_or(SCX_CPUPERF_ONE, |cpu| cx.host().topology.cpu(CpuId(cpu)).capacity.into())
+}
+
+fn cpuperf_set(cx: &mut Cx<'_>, cpu: u64, target: u64) {
+    let target = target as u32;
+    if u64::from(target) > SCX_CPUPERF_ONE {
+        return exit::error(cx, format!("Invalid cpuperf target {target} for CPU {}", cpu as i32));
+    }
+    let Some(cpu) = cpu_valid(cx, cpu) else { return };
+    if cx.host().call.locked.is_some_and(|held| held != cpu) {
+        return exit::error(cx, format!("Invalid target CPU {cpu}"));
+    }
+    cx.host().rq_mut(cpu).cpuperf_target = target;
+}
+
+fn events(cx: &mut Cx<'_>, to: u64, bytes: u64) -> Result<(), FaultKind> {
+    let counts = cx.host().events;
+    for (index, count) in counts.iter().enumerate().take((bytes / 8).min(EVENT_COUNTS as u64) as usize) {
+        if !cx.memory().store(to.wrapping_add(8 * index as u64), 0, 8, *count as u64) {
+            return Err(FaultKind::Store { address: to });
+        }
+    }
+    Ok(())
+}
+
+/// Every task is in the root cgroup.
+fn task_cgroup(cx: &mut Cx<'_>, address: u64) -> Result<u64, FaultKind> {
+    let task = task(cx, address, "scx_bpf_task_cgroup")?;
+    if !cx.host().call.subjects.contains(&task) {
+        exit::error(cx, "called on a task not being operated on".to_owned());
+    }
+    Ok(cx.host().root_cgroup)
+}
+
+fn from_pid(cx: &mut Cx<'_>, pid: u64) -> u64 {
+    let (host, memory) = cx.parts();
+    let at = host.layout.task.pid;
+    let live = host.tasks.iter().skip(1).filter(|task| task.address != 0 && task.life != Life::None);
+    live.map(|task| task.address).find(|task| memory.read_u32(task + at) == pid as u32).unwrap_or(0)
+}

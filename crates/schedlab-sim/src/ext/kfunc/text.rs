@@ -1,0 +1,43 @@
+//! Messages of the scheduler: errors, exits, dumps.
+
+use super::super::consts::{SCX_EXIT_ERROR_BPF, SCX_EXIT_UNREG_BPF};
+use super::super::exit;
+use super::super::host::{Cx, Host};
+use schedlab_bpf::exec::KfuncTable;
+
+/// `MAX_BPRINTF_VARARGS` words of 8 bytes.
+const DATA_BYTES_MAX: u64 = 12 * 8;
+
+pub(super) fn add(table: &mut KfuncTable<Host>) {
+    table.add("scx_bpf_exit_bstr", exit_bstr);
+    table.add("scx_bpf_error_bstr", error_bstr);
+    table.add("scx_bpf_dump_bstr", dump_bstr);
+}
+
+fn format(cx: &mut Cx<'_>, format: u64, data: u64, bytes: u64) -> Option<String> {
+    let bytes = bytes & 0xffff_ffff;
+    if bytes % 8 != 0 || bytes > DATA_BYTES_MAX || (bytes > 0 && data == 0) {
+        exit::error(cx, format!("invalid data={data:#x} and data__sz={bytes}"));
+        return None;
+    }
+    Some(cx.format(format, data, bytes))
+}
+
+fn exit_bstr(cx: &mut Cx<'_>, code: u64, text: u64, data: u64, bytes: u64) {
+    if let Some(message) = format(cx, text, data, bytes) {
+        let cpu = cx.cpu() as i32;
+        cx.host().claim_exit(SCX_EXIT_UNREG_BPF, code as i64, cpu, message);
+    }
+}
+
+fn error_bstr(cx: &mut Cx<'_>, text: u64, data: u64, bytes: u64) {
+    if let Some(message) = format(cx, text, data, bytes) {
+        let cpu = cx.cpu() as i32;
+        cx.host().claim_exit(SCX_EXIT_ERROR_BPF, 0, cpu, message);
+    }
+}
+
+/// Dumps are not simulated, so this is always outside of one.
+fn dump_bstr(cx: &mut Cx<'_>, _text: u64, _data: u64, _bytes: u64) {
+    exit::error(cx, "scx_bpf_dump() must only be called from ops.dump() and friends".to_owned());
+}

@@ -1,0 +1,259 @@
+//! Tasks enter and leave the scheduler's care, and the scheduler itself begins and ends.
+
+use super::attach::new_task;
+use super::call::{Op, call, call_task, sanitize_error};
+use super::consts::*;
+use super::enqueue::{dequeue_task, enqueue_task};
+use super::host::Cx;
+use super::task::{Entity, Life};
+use super::{exit, idle};
+use std::sync::Arc;
+
+/// What the kernel knows of a task that programs may read.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskFacts<'a> {
+    pub comm: &'a str,
+    pub pid: u32,
+    pub tgid: u32,
+    pub leader: u32,
+    pub parent: u32,
+    pub cpu: u32,
+    pub policy: u32,
+    pub nice: i32,
+    pub rt_priority: u32,
+    pub weight: u32,
+    pub kernel_thread: bool,
+    pub allowed: &'a [u64],
+    pub nr_cpus_allowed: u32,
+}
+
+/// `PF_KTHREAD`.
+const PF_KTHREAD: u32 = 0x0020_0000;
+
+/// The enable path of a scheduler without tasks: `ops.init()`, then every callback is switched on.
+pub(crate) fn start(cx: &mut Cx<'_>) {
+    idle::reset(cx);
+    let value = call(cx, Op::Init, None, [0, 0], &[]) as i32;
+    if value != 0 {
+        let error = sanitize_error(cx.host(), Op::Init, value);
+        exit::error(cx, format!("ops.init() failed ({error})"));
+        return;
+    }
+    let host = cx.host();
+    if host.ops.flags & SCX_OPS_ENQ_LAST != 0 && host.programs[Op::Enqueue as usize].is_none() {
+        exit::error(cx, "SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented".to_owned());
+        return;
+    }
+    if host.idle.per_node && !host.idle.enabled {
+        exit::error(cx, "SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled".to_owned());
+        return;
+    }
+    let present = host.programs.iter().enumerate().filter(|(_, program)| program.is_some());
+    host.enabled = present.fold(0, |mask, (op, _)| mask | 1 << op);
+}
+
+/// Gives a new task its kernel object. `false` if the region is full.
+pub(crate) fn create(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) -> bool {
+    let layout = Arc::clone(&cx.host().layout);
+    let Some(address) = new_task(cx.memory(), &layout, task) else {
+        exit::error(cx, format!("no memory for task {}: raise the region's size", facts.comm));
+        return false;
+    };
+    let (host, memory) = cx.parts();
+    let now = host.now;
+    if host.tasks.len() <= task as usize {
+        host.tasks.resize_with(task as usize + 1, || Entity::new(now));
+    }
+    host.tasks[task as usize] = Entity { address, flags: SCX_TASK_RESET_RUNNABLE_AT, ..Entity::new(now) };
+    let at = &layout.task;
+    let comm = facts.comm.as_bytes();
+    let len = comm.len().min(15);
+    if let Some(place) = memory.bytes_mut(address + at.comm, len as u64) {
+        place.copy_from_slice(&comm[..len]);
+    }
+    let pointer = |host: &super::host::Host, task: u32| host.tasks.get(task as usize).map_or(0, |t| t.address);
+    let (leader, parent) = (pointer(host, facts.leader), pointer(host, facts.parent));
+    memory.write_u64(address + at.group_leader, leader);
+    memory.write_u64(address + at.real_parent, parent);
+    memory.write_u64(address + at.parent, parent);
+    memory.write_u32(address + at.pid, facts.pid);
+    memory.write_u32(address + at.tgid, facts.tgid);
+    memory.write_u32(address + at.flags, if facts.kernel_thread { PF_KTHREAD } else { 0 });
+    // Only whether there is an address space can be told, not what is in it.
+    memory.write_u64(address + at.mm, if facts.kernel_thread { 0 } else { host.root_cgroup });
+    memory.write_u64(address + at.start_time, now);
+    memory.write_u64(address + at.start_boottime, now);
+    memory.write_u64(address + at.slice, SCX_SLICE_DFL);
+    memory.write_u32(address + at.sticky_cpu, u32::MAX);
+    memory.write_u32(address + at.holding_cpu, u32::MAX);
+    memory.write_u32(address + at.recent_used_cpu, facts.cpu);
+    host.set_cpu(memory, task, facts.cpu);
+    write_attributes(cx, task, facts);
+    write_affinity(cx, task, facts);
+    true
+}
+
+/// Policy, priorities and weights.
+pub(crate) fn write_attributes(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) {
+    let (host, memory) = cx.parts();
+    let (address, at) = (host.task(task).address, &host.layout.task);
+    let static_prio = (120 + facts.nice) as u32;
+    let prio = if facts.rt_priority > 0 { 99 - facts.rt_priority } else { static_prio };
+    memory.write_u32(address + at.static_prio, static_prio);
+    memory.write_u32(address + at.prio, prio);
+    memory.write_u32(address + at.normal_prio, prio);
+    memory.write_u32(address + at.rt_priority, facts.rt_priority);
+    memory.write_u32(address + at.policy, facts.policy);
+    memory.write_u64(address + at.load_weight, u64::from(facts.weight) << 10);
+    memory.write_u32(address + at.weight, cgroup_weight(facts.weight));
+}
+
+/// `sched_weight_to_cgroup`: on a scale where nice 0 is 100.
+pub(crate) fn cgroup_weight(weight: u32) -> u32 {
+    ((u64::from(weight) * 100 + 512) / 1024).clamp(1, 10_000) as u32
+}
+
+/// The affinity mask.
+pub(crate) fn write_affinity(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) {
+    let (host, memory) = cx.parts();
+    host.task_mut(task).nr_cpus_allowed = facts.nr_cpus_allowed;
+    let mask = host.allowed(task);
+    for (index, word) in facts.allowed.iter().enumerate() {
+        mask.set_word(memory, index as u32, *word);
+    }
+    let at = host.task(task).address + host.layout.task.nr_cpus_allowed;
+    memory.write_u32(at, facts.nr_cpus_allowed);
+}
+
+/// `__scx_init_task` on the fork path.
+pub(crate) fn init_task(cx: &mut Cx<'_>, task: u32) {
+    if cx.host().has_op(Op::InitTask) {
+        let layout = Arc::clone(&cx.host().layout);
+        let (address, cgroup) = (cx.host().task(task).address, cx.host().root_cgroup);
+        let memory = cx.memory();
+        let Some(args) = memory.alloc(64, 8) else { return };
+        memory.write_u8(args, 1);
+        memory.write_u64(args + layout.init_task_cgroup, cgroup);
+        let value = call(cx, Op::InitTask, None, [0, 0], &[address, args]) as i32;
+        cx.memory().free(args, 64, 8);
+        if value != 0 {
+            // Linux fails the fork; a workload that cannot fork has nothing to compare.
+            let error = sanitize_error(cx.host(), Op::InitTask, value);
+            let (host, memory) = cx.parts();
+            let text = format!("ops.init_task() failed ({error}) for {}", host.label(memory, task));
+            exit::error(cx, text);
+        }
+        let (host, memory) = cx.parts();
+        if memory.read_u8(address + layout.task.disallow) != 0 {
+            let text = format!(
+                "ops.init_task() set task->scx.disallow for {} during fork",
+                host.label(memory, task)
+            );
+            exit::error(cx, text);
+        }
+    }
+    cx.host().task_mut(task).life = Life::Ready;
+}
+
+/// `scx_enable_task`: the task is in the class from now on.
+pub(crate) fn enable_task(cx: &mut Cx<'_>, task: u32) {
+    let cpu = cx.host().task(task).cpu;
+    cx.host().task_mut(task).life = Life::Enabled;
+    call_task(cx, Op::Enable, cpu, task, &[]);
+    set_weight(cx, task);
+}
+
+/// `ops.set_weight()` with the task's weight.
+pub(crate) fn set_weight(cx: &mut Cx<'_>, task: u32) {
+    let (host, memory) = cx.parts();
+    let cpu = host.task(task).cpu;
+    let weight = memory.read_u32(host.task(task).address + host.layout.task.weight);
+    call_task(cx, Op::SetWeight, cpu, task, &[weight.into()]);
+}
+
+/// `ops.set_cpumask()` with the task's mask.
+pub(crate) fn set_cpumask(cx: &mut Cx<'_>, task: u32) {
+    let host = cx.host();
+    let (cpu, mask) = (host.task(task).cpu, host.allowed(task).0);
+    call_task(cx, Op::SetCpumask, cpu, task, &[mask]);
+}
+
+/// `scx_disable_task`: the task leaves the class.
+pub(crate) fn disable_task(cx: &mut Cx<'_>, task: u32) {
+    if cx.host().task(task).life != Life::Enabled {
+        return;
+    }
+    let cpu = cx.host().task(task).cpu;
+    cx.host().task_mut(task).ddsp_dsq_id = SCX_DSQ_INVALID;
+    call_task(cx, Op::Disable, cpu, task, &[]);
+    let (host, memory) = cx.parts();
+    host.task_mut(task).life = Life::Ready;
+    host.set_dsq_vtime(memory, task, 0);
+    host.set_slice(memory, task, 0);
+}
+
+/// `scx_disable_and_exit_task`.
+pub(crate) fn exit_task(cx: &mut Cx<'_>, task: u32) {
+    if cx.host().tasks.get(task as usize).is_none_or(|entity| entity.life == Life::None) {
+        return;
+    }
+    disable_task(cx, task);
+    if cx.host().has_op(Op::ExitTask) {
+        let cpu = cx.host().task(task).cpu;
+        if let Some(args) = cx.memory().alloc(8, 8) {
+            call_task(cx, Op::ExitTask, cpu, task, &[args]);
+            cx.memory().free(args, 8, 8);
+        }
+    }
+    cx.host().task_mut(task).life = Life::None;
+}
+
+/// `scx_bypass(true)`: every waiting task is taken from the scheduler into the bypass queues.
+pub(crate) fn begin_bypass(cx: &mut Cx<'_>) {
+    let host = cx.host();
+    if std::mem::replace(&mut host.bypass, true) {
+        return;
+    }
+    host.count(super::host::EventCount::BypassActivate);
+    for cpu in 0..cx.host().nr_cpus {
+        let waiting = cx.host().tasks.iter().enumerate().filter(|(_, task)| task.runnable && task.cpu == cpu);
+        let mut waiting: Vec<(u64, u32)> =
+            waiting.map(|(number, task)| (task.runnable_seq, number as u32)).collect();
+        waiting.sort_unstable();
+        for (_, task) in waiting.into_iter().rev() {
+            dequeue_task(cx, cpu, task, DEQUEUE_SAVE | ENQUEUE_MOVE);
+            enqueue_task(cx, cpu, task, ENQUEUE_RESTORE | ENQUEUE_MOVE, 0);
+        }
+    }
+}
+
+/// `check_rq_for_timeouts` for every CPU.
+pub(crate) fn watchdog(cx: &mut Cx<'_>) {
+    let host = cx.host();
+    let (now, limit) = (host.now / host.tick_ns * host.tick_ns, host.ops.timeout_ns);
+    let stalled = host
+        .tasks
+        .iter()
+        .enumerate()
+        .filter(|(_, task)| task.runnable && now > task.runnable_at + limit)
+        .min_by_key(|(_, task)| (task.cpu, task.runnable_seq));
+    let Some((task, entity)) = stalled else { return };
+    let (cpu, waited_ms) = (entity.cpu, (now - entity.runnable_at) / 1_000_000);
+    let (host, memory) = cx.parts();
+    let label = host.label(memory, task as u32);
+    let text = format!("{label} failed to run for {}.{:03}s", waited_ms / 1000, waited_ms % 1000);
+    host.claim_exit(SCX_EXIT_ERROR_STALL, 0, cpu as i32, text);
+}
+
+/// The end: `ops.exit()` with the reasons, then nothing is called any more.
+pub(crate) fn finish(cx: &mut Cx<'_>) {
+    let tasks = cx.host().tasks.len() as u32;
+    (1..tasks).for_each(|task| exit_task(cx, task));
+    let initialized = cx.host().enabled != 0;
+    cx.host().enabled = 0;
+    let info = exit::build_info(cx, initialized);
+    if info != 0 {
+        call(cx, Op::Exit, None, [0, 0], &[info]);
+    }
+}
+

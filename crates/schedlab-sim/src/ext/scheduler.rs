@@ -1,0 +1,144 @@
+//! A scheduler object made ready for a machine: loaded and compiled once, attached to many simulations.
+
+use super::attach;
+use super::call::Op;
+use super::class::Attached;
+use super::host::{Host, OpsData};
+use super::kernel::{Layout, kernel_btf};
+use super::kfunc;
+use crate::error::SimError;
+use schedlab_bpf::exec::{Compiled, Options};
+use schedlab_bpf::image::ObjectImage;
+use schedlab_model::machine::KernelVersion;
+use schedlab_model::topology::Topology;
+use std::fmt;
+use std::sync::Arc;
+
+/// Instructions one callback may execute: far beyond what the verifier lets pass, short enough to fail soon.
+const BUDGET: u64 = 50_000_000;
+/// Bytes of region beside maps and tasks, as a power of two.
+const REGION_LOG2_MIN: u32 = 24;
+/// Bytes of region a CPU's objects need, generously.
+const BYTES_PER_CPU: u64 = 64 << 10;
+
+/// A loaded scheduler, for one kernel version and topology. Cheap to clone; threads may share it.
+#[derive(Clone)]
+pub struct ExtScheduler(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    version: KernelVersion,
+    topology: Arc<Topology>,
+    layout: Arc<Layout>,
+    compiled: Compiled<Host>,
+    programs: [Option<u32>; Op::COUNT],
+    ops: OpsData,
+    interpreted: bool,
+}
+
+/// How to prepare a scheduler.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExtOptions {
+    /// Run by the interpreter instead of native code: slower, for tests.
+    pub interpreted: bool,
+    /// Region of an instance in bytes as a power of two, 0 for a size that fits the machine. Larger for
+    /// objects with large maps or many tasks.
+    pub memory_bytes_log2: u32,
+}
+
+impl ExtScheduler {
+    /// Compiles an image that was loaded against [`kernel_btf`] of `version`.
+    ///
+    /// # Errors
+    /// An object without a `struct sched_ext_ops`, or that cannot be compiled; the text names the remedy.
+    pub fn new(
+        image: ObjectImage,
+        version: KernelVersion,
+        topology: &Topology,
+        options: ExtOptions,
+    ) -> Result<ExtScheduler, SimError> {
+        let object = image.name.clone();
+        let refuse = |reason: String| SimError::Scheduler { name: object.clone(), reason };
+        let ops = image.struct_ops.iter().find(|ops| ops.type_name == "sched_ext_ops");
+        let Some(ops) = ops else {
+            let reason = "the object has no `struct sched_ext_ops`: it is not a scheduler".to_owned();
+            return Err(refuse(reason));
+        };
+        let (programs, ops) = (attach::programs(ops), attach::ops_data(ops));
+        let name = if ops.name.is_empty() { image.name.clone() } else { ops.name.clone() };
+        let layout = Arc::new(Layout::of(&kernel_btf(version)));
+        let nr_cpus = topology.cpu_count() as u32;
+        let table = kfunc::table(&layout, nr_cpus, topology.nodes().len() as u32);
+        let fitting = (u64::from(nr_cpus) * BYTES_PER_CPU).next_power_of_two().trailing_zeros();
+        let memory_bytes_log2 = match options.memory_bytes_log2 {
+            0 => (fitting + 1).max(REGION_LOG2_MIN),
+            chosen => chosen,
+        };
+        let compile = Options {
+            nr_cpus,
+            memory_bytes_log2,
+            budget: BUDGET,
+            native: !options.interpreted,
+            refuse_absent: false,
+            ..Options::default()
+        };
+        let compiled = Compiled::new(image, &table, compile).map_err(|error| refuse(error.to_string()))?;
+        let topology = Arc::new(topology.clone());
+        let interpreted = options.interpreted;
+        Ok(ExtScheduler(Arc::new(Inner {
+            name,
+            version,
+            topology,
+            layout,
+            compiled,
+            programs,
+            ops,
+            interpreted,
+        })))
+    }
+
+    /// Name of the scheduler (`sched_ext_ops::name`, or the object's).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The kernel version it was prepared for.
+    #[must_use]
+    pub fn version(&self) -> KernelVersion {
+        self.0.version
+    }
+
+    /// The image it was compiled from.
+    #[must_use]
+    pub fn image(&self) -> &ObjectImage {
+        self.0.compiled.image()
+    }
+
+    /// Number of CPUs it was prepared for.
+    pub(crate) fn cpu_count(&self) -> usize {
+        self.0.topology.cpu_count()
+    }
+
+    /// A fresh copy for one simulation.
+    pub(crate) fn attach(&self, seed: u64) -> Attached {
+        let inner = &*self.0;
+        let mut instance = inner.compiled.instance(seed);
+        instance.set_interpreted(inner.interpreted);
+        let host = attach::host(
+            instance.memory(),
+            (inner.version.major, inner.version.minor),
+            Arc::clone(&inner.layout),
+            Arc::clone(&inner.topology),
+            inner.programs,
+            inner.ops.clone(),
+        );
+        Attached::new(self.clone(), instance, host)
+    }
+}
+
+impl fmt::Debug for ExtScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExtScheduler").field("name", &self.0.name).field("version", &self.0.version).finish()
+    }
+}
