@@ -19,13 +19,15 @@ use std::sync::Arc;
 
 /// Program of each callback of a `struct sched_ext_ops`.
 pub(crate) fn programs(ops: &StructOpsImage) -> [Option<u32>; Op::COUNT] {
-    let of = |op: Op| ops.callbacks.iter().find(|(name, _)| name == op.name()).map(|(_, program)| *program as u32);
+    let of =
+        |op: Op| ops.callbacks.iter().find(|(name, _)| name == op.name()).map(|(_, program)| *program as u32);
     Op::ALL.map(of)
 }
 
 /// Its data members, defaults filled in.
 pub(crate) fn ops_data(ops: &StructOpsImage) -> OpsData {
-    let bytes = |name: &str| ops.scalars.iter().find(|(member, _)| member == name).map(|(_, bytes)| &bytes[..]);
+    let bytes =
+        |name: &str| ops.scalars.iter().find(|(member, _)| member == name).map(|(_, bytes)| &bytes[..]);
     let number = |name: &str| {
         let mut word = [0; 8];
         let found = bytes(name).unwrap_or(&[]);

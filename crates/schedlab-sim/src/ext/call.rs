@@ -156,8 +156,9 @@ fn refuse(
             "calling kernel function {kfunc} is not allowed in {op}; the kernel's verifier refuses the program"
         )));
     }
-    let text =
-        format!("kfunc with mask 0x{groups:x} called from an operation only allowing 0x{allowed:x} ({kfunc})");
+    let text = format!(
+        "kfunc with mask 0x{groups:x} called from an operation only allowing 0x{allowed:x} ({kfunc})"
+    );
     host.error(cpu, text);
     Ok(false)
 }

@@ -14,6 +14,7 @@ use super::task::Life;
 use super::trace::CallTrace;
 use super::{enqueue, idle, reenq};
 use crate::core::flags;
+use crate::error::SimError;
 use crate::kernel::{Class, CostKind, Kernel};
 use schedlab_bpf::exec::Instance;
 use schedlab_model::outcome::SchedulerExit;
@@ -54,6 +55,24 @@ impl Attached {
             leaders: BTreeMap::new(),
             choosing: None,
         }
+    }
+
+    /// Sets a global variable of the object within its declared bounds; `.rodata` only before the run.
+    pub(crate) fn set_global(&mut self, name: &str, value: i64) -> Result<(), SimError> {
+        let fail = |reason: String| SimError::Setting { name: name.to_owned(), reason };
+        let image = self.scheduler.image();
+        let place = image.locate(name).map_err(|error| fail(error.to_string()))?;
+        let knob = self.scheduler.knobs().into_iter().find(|knob| knob.name == name);
+        if let Some(knob) = knob {
+            knob.check(value).map_err(|error| fail(error.to_string()))?;
+        }
+        let size = u64::from(image.maps[place.map].value_size);
+        let values = self.instance.map_values(place.map);
+        let bytes = self.instance.memory().bytes_mut(values, size);
+        if bytes.is_some_and(|bytes| place.write(bytes, value.into())) {
+            return Ok(());
+        }
+        Err(fail(format!("{value} does not fit the variable's type")))
     }
 
     /// Keeps a log of callbacks from now on.
@@ -182,9 +201,12 @@ pub(crate) struct Ext {
 }
 
 impl Ext {
-    /// Attaches a scheduler; no task exists yet. `ops.init` runs in [`Ext::start`].
-    pub(crate) fn new(scheduler: &ExtScheduler) -> Result<Ext, crate::error::SimError> {
-        Ok(Ext { attached: Some(Box::new(scheduler.attach(0))) })
+    /// Attaches a scheduler with these knobs set (those the fair class does not know); no task exists yet.
+    /// `ops.init` runs in [`Ext::start`].
+    pub(crate) fn new(scheduler: &ExtScheduler, knobs: &[(String, i64)]) -> Result<Ext, SimError> {
+        let mut attached = Box::new(scheduler.attach(0));
+        knobs.iter().try_for_each(|(name, value)| attached.set_global(name, *value))?;
+        Ok(Ext { attached: Some(attached) })
     }
 
     /// The attached scheduler.

@@ -28,10 +28,7 @@ pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<
     cx.host().rq_mut(cpu).in_balance = true;
     let verdict = balance(cx, cpu, prev);
     let host = cx.host();
-    if verdict != Verdict::None
-        && host.rq(cpu).nr_immed > 0
-        && host.dsqs.get(host.local_dsq(cpu)).nr > 1
-    {
+    if verdict != Verdict::None && host.rq(cpu).nr_immed > 0 && host.dsqs.get(host.local_dsq(cpu)).nr > 1 {
         reenq::schedule_local(host, cpu, 0);
     }
     host.rq_mut(cpu).in_balance = false;
@@ -176,7 +173,10 @@ pub(crate) fn may_move(cx: &mut Cx<'_>, task: u32, cpu: u32, enforce: bool) -> b
         let text = if host.at_least(6, 14) {
             format!("SCX_DSQ_LOCAL[_ON] target CPU {cpu} not allowed for {}", host.label(memory, task))
         } else {
-            format!("SCX_DSQ_LOCAL[_ON] verdict target cpu {cpu} not allowed for {}", host.label(memory, task))
+            format!(
+                "SCX_DSQ_LOCAL[_ON] verdict target cpu {cpu} not allowed for {}",
+                host.label(memory, task)
+            )
         };
         exit::error(cx, text);
     }

@@ -43,9 +43,10 @@ impl Idle {
         let llc = topology.llcs()[first.llc as usize].len();
         self.topo_llc = llc > 1 && llc < all;
         let node = topology.nodes()[first.node as usize].len();
-        let mismatch = topology.cpus().iter().any(|cpu| {
-            topology.llcs()[cpu.llc as usize].len() != topology.nodes()[cpu.node as usize].len()
-        });
+        let mismatch = topology
+            .cpus()
+            .iter()
+            .any(|cpu| topology.llcs()[cpu.llc as usize].len() != topology.nodes()[cpu.node as usize].len());
         self.topo_numa = !self.per_node && node < all && mismatch;
         self.smt_active = topology.has_smt();
     }
@@ -129,9 +130,7 @@ fn pick_in(
     loop {
         let previous = host.rq(this_cpu).distribute;
         let find = |mask: Mask, memory: &Memory| {
-            next_wrapping(nr_cpus, previous, |index| {
-                mask.word(memory, index) & among.word(memory, index)
-            })
+            next_wrapping(nr_cpus, previous, |index| mask.word(memory, index) & among.word(memory, index))
         };
         let whole = if host.idle.smt_active { find(masks.smt, memory) } else { None };
         let found = match whole {
@@ -244,8 +243,7 @@ impl Search<'_> {
     /// A synchronous waker: the previous CPU if idle and near, else the waker's own if the machine has room.
     fn beside_waker(&mut self, prev_cpu: u32, prev_allowed: bool) -> Option<u32> {
         let here = self.this_cpu;
-        let near =
-            self.topology.cpu(CpuId(here)).llc == self.topology.cpu(CpuId(prev_cpu)).llc;
+        let near = self.topology.cpu(CpuId(here)).llc == self.topology.cpu(CpuId(prev_cpu)).llc;
         if prev_allowed && near && test_and_clear(self.host, self.memory, prev_cpu) {
             return Some(prev_cpu);
         }

@@ -71,7 +71,8 @@ pub(crate) fn create(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) -> bool 
     if let Some(place) = memory.bytes_mut(address + at.comm, len as u64) {
         place.copy_from_slice(&comm[..len]);
     }
-    let pointer = |host: &super::host::Host, task: u32| host.tasks.get(task as usize).map_or(0, |t| t.address);
+    let pointer =
+        |host: &super::host::Host, task: u32| host.tasks.get(task as usize).map_or(0, |t| t.address);
     let (leader, parent) = (pointer(host, facts.leader), pointer(host, facts.parent));
     memory.write_u64(address + at.group_leader, leader);
     memory.write_u64(address + at.real_parent, parent);
@@ -256,4 +257,3 @@ pub(crate) fn finish(cx: &mut Cx<'_>) {
         call(cx, Op::Exit, None, [0, 0], &[info]);
     }
 }
-

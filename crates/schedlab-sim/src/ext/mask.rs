@@ -64,11 +64,7 @@ fn first_bit(index: u32, word: u64, nr_cpus: u32) -> Option<u32> {
 
 /// `cpumask_any_and_distribute`: the first CPU after `previous`, around the end, for which every word the
 /// closure gives has its bit.
-pub(crate) fn next_wrapping(
-    nr_cpus: u32,
-    previous: u32,
-    mut word: impl FnMut(u32) -> u64,
-) -> Option<u32> {
+pub(crate) fn next_wrapping(nr_cpus: u32, previous: u32, mut word: impl FnMut(u32) -> u64) -> Option<u32> {
     let words = nr_cpus.div_ceil(64);
     let start = if previous + 1 < nr_cpus { previous + 1 } else { 0 };
     let first = start / 64;

@@ -9,6 +9,7 @@ use super::kfunc;
 use crate::error::SimError;
 use schedlab_bpf::exec::{Compiled, Options};
 use schedlab_bpf::image::ObjectImage;
+use schedlab_model::knob::Knob;
 use schedlab_model::machine::KernelVersion;
 use schedlab_model::topology::Topology;
 use std::fmt;
@@ -20,6 +21,9 @@ const BUDGET: u64 = 50_000_000;
 const REGION_LOG2_MIN: u32 = 24;
 /// Bytes of region a CPU's objects need, generously.
 const BYTES_PER_CPU: u64 = 64 << 10;
+
+/// Configuration of the simulated kernel that objects may read.
+const KCONFIG: &[(&str, u64)] = &[("CONFIG_HZ", 250), ("CONFIG_SMP", 1), ("CONFIG_NUMA", 1)];
 
 /// A loaded scheduler, for one kernel version and topology. Cheap to clone; threads may share it.
 #[derive(Clone)]
@@ -97,6 +101,40 @@ impl ExtScheduler {
         })))
     }
 
+    /// Loads an object file for a kernel version and compiles it.
+    ///
+    /// # Errors
+    /// What the loader refuses, and all of [`ExtScheduler::new`].
+    pub fn load(
+        name: &str,
+        bytes: &[u8],
+        version: KernelVersion,
+        topology: &Topology,
+        options: ExtOptions,
+    ) -> Result<ExtScheduler, SimError> {
+        let mut image = ObjectImage::load(bytes, name, &kernel_btf(version))
+            .map_err(|error| SimError::Scheduler { name: name.to_owned(), reason: error.to_string() })?;
+        for (option, value) in KCONFIG {
+            image.set_kconfig(option, *value);
+        }
+        ExtScheduler::new(image, version, topology, options)
+    }
+
+    /// Settings the scheduler declares.
+    #[must_use]
+    pub fn knobs(&self) -> Vec<Knob> {
+        let knob = |knob: schedlab_bpf::object::knobs::Knob| Knob {
+            name: knob.name,
+            unit: knob.unit,
+            min: clamp(knob.min),
+            max: clamp(knob.max),
+            default: clamp(knob.value),
+            live: knob.live,
+            meaning: knob.meaning,
+        };
+        self.image().knobs().into_iter().map(knob).collect()
+    }
+
     /// Name of the scheduler (`sched_ext_ops::name`, or the object's).
     #[must_use]
     pub fn name(&self) -> &str {
@@ -135,6 +173,10 @@ impl ExtScheduler {
         );
         Attached::new(self.clone(), instance, host)
     }
+}
+
+fn clamp(value: i128) -> i64 {
+    value.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 impl fmt::Debug for ExtScheduler {

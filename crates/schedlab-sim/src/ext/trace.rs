@@ -50,7 +50,9 @@ pub(crate) fn record(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) {
         .zip(arguments)
         .map(|(kind, value)| match kind {
             't' if *value == 0 => "-".to_owned(),
-            't' => host.task_at(memory, *value).map_or_else(|| "?".to_owned(), |task| host.comm(memory, task)),
+            't' => {
+                host.task_at(memory, *value).map_or_else(|| "?".to_owned(), |task| host.comm(memory, task))
+            }
             'x' => format!("{value:#x}"),
             _ => (*value as i32).to_string(),
         })

@@ -2,10 +2,10 @@
 
 use super::super::call::{Group, Op, require};
 use super::super::consts::{SCX_PICK_IDLE_IN_NODE, errno};
+use super::super::exit;
 use super::super::host::{Cx, Host};
 use super::super::idle::{any_among, pick_among, select_cpu_dfl, test_and_clear};
 use super::super::mask::Mask;
-use super::super::exit;
 use super::{cpu_valid, task};
 use schedlab_bpf::exec::{FaultKind, KfuncTable};
 use std::sync::Arc;
@@ -81,7 +81,13 @@ fn select(
     Ok(found.map_or(-errno::EBUSY, |cpu| cpu as i32))
 }
 
-fn select_dfl(cx: &mut Cx<'_>, task: u64, prev: u64, wake_flags: u64, is_idle: u64) -> Result<i32, FaultKind> {
+fn select_dfl(
+    cx: &mut Cx<'_>,
+    task: u64,
+    prev: u64,
+    wake_flags: u64,
+    is_idle: u64,
+) -> Result<i32, FaultKind> {
     let cpu = select(cx, task, prev, wake_flags, None, 0, "scx_bpf_select_cpu_dfl")?;
     if !cx.memory().store(is_idle, 0, 1, u64::from(cpu >= 0)) {
         return Err(FaultKind::Store { address: is_idle });

@@ -27,10 +27,16 @@ pub(super) fn add(table: &mut KfuncTable<Host>) {
     table.add_constant("bpf_task_release", 0);
     table.add("bpf_cgroup_acquire", |_: &mut Cx<'_>, cgroup: u64| cgroup);
     table.add_constant("bpf_cgroup_release", 0);
-    table.add("bpf_cgroup_ancestor", |cx: &mut Cx<'_>, _cgroup: u64, level: u64| {
-        if level as i32 == 0 { cx.host().root_cgroup } else { 0 }
-    });
-    table.add("bpf_cgroup_from_id", |cx: &mut Cx<'_>, id: u64| if id == 1 { cx.host().root_cgroup } else { 0 });
+    table.add(
+        "bpf_cgroup_ancestor",
+        |cx: &mut Cx<'_>, _cgroup: u64, level: u64| {
+            if level as i32 == 0 { cx.host().root_cgroup } else { 0 }
+        },
+    );
+    table.add(
+        "bpf_cgroup_from_id",
+        |cx: &mut Cx<'_>, id: u64| if id == 1 { cx.host().root_cgroup } else { 0 },
+    );
 }
 
 fn cpu_rq(cx: &mut Cx<'_>, cpu: u64) -> u64 {

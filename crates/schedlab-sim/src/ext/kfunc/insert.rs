@@ -68,7 +68,13 @@ fn put(
     Ok(true)
 }
 
-fn dsq_insert(cx: &mut Cx<'_>, task: u64, dsq_id: u64, slice: u64, enq_flags: u64) -> Result<bool, FaultKind> {
+fn dsq_insert(
+    cx: &mut Cx<'_>,
+    task: u64,
+    dsq_id: u64,
+    slice: u64,
+    enq_flags: u64,
+) -> Result<bool, FaultKind> {
     put(cx, task, dsq_id, slice, None, enq_flags)
 }
 
