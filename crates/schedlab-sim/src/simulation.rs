@@ -279,6 +279,7 @@ impl Simulation {
     pub(crate) fn table_row(&mut self, task: TaskId, attributes: &TaskAttributes) {
         let state = self.core.k.task(task);
         let spec = &self.work.workload.tasks[state.spec as usize];
+        self.core.ext.name_task(task, &spec.name);
         self.table.push(TaskInfo {
             pid: task.0 as i32,
             tgid: 100_000 + spec.process as i32,

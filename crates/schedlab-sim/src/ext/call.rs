@@ -103,10 +103,11 @@ pub(crate) fn call(
     let Some(program) = host.programs[op as usize] else { return 0 };
     host.callbacks += 1;
     let outer = std::mem::replace(&mut host.call, CallState { op: Some(op), locked, subjects });
-    if host.trace.is_some() {
-        super::trace::record(cx, op, arguments);
-    }
+    let logged = host.trace.is_some().then(|| super::trace::record(cx, op, arguments));
     let result = cx.call(program as usize, arguments);
+    if let (Some(at), Ok(value)) = (logged, &result) {
+        super::trace::returned(cx, op, at, *value);
+    }
     cx.host().call = outer;
     match result {
         Ok(value) => value,

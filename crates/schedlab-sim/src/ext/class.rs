@@ -16,6 +16,7 @@ use super::{enqueue, idle, reenq};
 use crate::core::flags;
 use crate::error::SimError;
 use crate::kernel::{Class, CostKind, Kernel};
+use crate::simulation::Simulation;
 use schedlab_bpf::exec::Instance;
 use schedlab_model::outcome::SchedulerExit;
 use schedlab_model::{CpuId, Policy, TaskId};
@@ -41,6 +42,8 @@ pub(crate) struct Attached {
     leaders: BTreeMap<u32, u32>,
     /// The CPU that is choosing its next task.
     choosing: Option<CpuId>,
+    /// Names of tasks (`comm`).
+    names: Vec<String>,
 }
 
 impl Attached {
@@ -54,6 +57,7 @@ impl Attached {
             timers: Vec::new(),
             leaders: BTreeMap::new(),
             choosing: None,
+            names: Vec::new(),
         }
     }
 
@@ -214,6 +218,14 @@ impl Ext {
         self.attached.as_deref_mut()
     }
 
+    /// A task has this name; before [`Ext::init_task`].
+    pub(crate) fn name_task(&mut self, task: TaskId, name: &str) {
+        if let Some(ext) = self.attached.as_deref_mut() {
+            ext.names.resize(ext.names.len().max(task.index() + 1), String::new());
+            name.clone_into(&mut ext.names[task.index()]);
+        }
+    }
+
     /// The run begins: `ops.init`, watchdog timer. Called once, before any task starts.
     pub(crate) fn start(&mut self, k: &mut Kernel) {
         let Some(ext) = self.attached.as_deref_mut() else { return };
@@ -242,7 +254,7 @@ impl Ext {
         let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
         let leader = *ext.leaders.entry(k.task(task).process).or_insert(task.0);
         let in_class = k.task(task).class == Class::Ext;
-        let name = format!("task{}", task.0);
+        let name = ext.names.get(task.index()).cloned().unwrap_or_default();
         let allowed = words(k, task);
         let facts = facts(k, task, leader, &name, &allowed);
         ext.enter(k, |cx| {
@@ -659,5 +671,19 @@ fn facts<'a>(k: &Kernel, task: TaskId, leader: u32, comm: &'a str, allowed: &'a 
         kernel_thread: state.kernel_thread,
         allowed,
         nr_cpus_allowed: state.nr_allowed,
+    }
+}
+
+impl Simulation {
+    /// Keeps a log of the ext scheduler's callbacks from now on; for comparing with a real kernel.
+    pub fn log_callbacks(&mut self) {
+        if let Some(ext) = self.core.ext.attached() {
+            ext.start_trace();
+        }
+    }
+
+    /// The log so far; it ends here.
+    pub fn take_callbacks(&mut self) -> CallTrace {
+        self.core.ext.attached().map_or_else(CallTrace::default, Attached::take_trace)
     }
 }

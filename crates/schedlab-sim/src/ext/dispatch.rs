@@ -86,7 +86,9 @@ fn dispatch_loop(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
     if !host.has_op(Op::Dispatch) {
         return Verdict::None;
     }
-    let prev_address = prev.map_or(0, |prev| host.task(prev).address);
+    // The program sees who ran last even if it went to sleep; only a runnable one can go on.
+    let rq = host.rq(cpu);
+    let prev_address = if rq.curr_class == CurrClass::Ext { host.task(rq.curr).address } else { 0 };
     let local = host.local_dsq(cpu);
     for _ in 0..SCX_DSP_MAX_LOOPS {
         cx.host().rq_mut(cpu).nr_dispatched = 0;

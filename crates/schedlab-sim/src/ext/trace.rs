@@ -2,18 +2,31 @@
 
 use super::call::Op;
 use super::host::Cx;
+use std::fmt;
 
 /// One callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRecord {
     /// When, in ns of simulated time.
-    pub time: u64,
+    pub time_ns: u64,
     /// On which CPU the code ran.
     pub cpu: u32,
     /// Member of `struct sched_ext_ops`.
     pub callback: &'static str,
-    /// Arguments: tasks by name, numbers in decimal.
-    pub arguments: Vec<String>,
+    /// Name of the task it is about, empty for none.
+    pub task: String,
+    /// Arguments that are numbers, in order.
+    pub args: Vec<i64>,
+    /// What it returned, if it returns something.
+    pub ret: Option<i64>,
+}
+
+impl fmt::Display for CallRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.callback, self.task)?;
+        self.args.iter().try_for_each(|argument| write!(f, " {argument}"))?;
+        self.ret.map_or(Ok(()), |value| write!(f, " -> {value}"))
+    }
 }
 
 /// The log, in order.
@@ -23,42 +36,56 @@ pub struct CallTrace {
     pub records: Vec<CallRecord>,
 }
 
-/// Kinds of a callback's arguments, in order.
+/// A callback's arguments, in order: task, signed or unsigned number, something else; `=` if it returns.
 fn shape(op: Op) -> &'static str {
     match op {
-        Op::SelectCpu => "tnx",
-        Op::Enqueue | Op::Dequeue | Op::Runnable | Op::Quiescent => "tx",
-        Op::Dispatch => "nt",
-        Op::Stopping | Op::SetWeight => "tn",
-        Op::Yield => "tt",
-        Op::UpdateIdle => "nn",
-        Op::CpuAcquire | Op::CpuRelease | Op::CpuOnline | Op::CpuOffline => "n",
-        Op::Tick | Op::Running | Op::Enable | Op::Disable | Op::InitTask | Op::ExitTask | Op::SetCpumask => {
-            "t"
-        }
-        Op::Init | Op::Exit => "",
+        Op::SelectCpu => "tsu=",
+        Op::Enqueue | Op::Dequeue | Op::Runnable | Op::Quiescent | Op::Stopping | Op::SetWeight => "tu",
+        Op::Dispatch => "st",
+        Op::Yield => "to=",
+        Op::UpdateIdle => "su",
+        Op::CpuAcquire | Op::CpuRelease | Op::CpuOnline | Op::CpuOffline => "so",
+        Op::InitTask => "to=",
+        Op::Tick | Op::Running | Op::Enable | Op::Disable | Op::ExitTask | Op::SetCpumask => "to",
+        Op::Init => "=",
+        Op::Exit => "o",
     }
 }
 
-/// Notes a callback that is about to run.
+/// Notes a callback that is about to run; its place in the log.
 #[cold]
-pub(crate) fn record(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) {
+pub(crate) fn record(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) -> usize {
     let cpu = cx.cpu();
     let (host, memory) = cx.parts();
-    let arguments = shape(op)
-        .chars()
-        .zip(arguments)
-        .map(|(kind, value)| match kind {
-            't' if *value == 0 => "-".to_owned(),
+    let mut record = CallRecord {
+        time_ns: host.now,
+        cpu,
+        callback: op.name(),
+        task: String::new(),
+        args: Vec::new(),
+        ret: None,
+    };
+    for (kind, value) in shape(op).chars().zip(arguments) {
+        match kind {
             't' => {
-                host.task_at(memory, *value).map_or_else(|| "?".to_owned(), |task| host.comm(memory, task))
+                let task = host.task_at(memory, *value);
+                record.task = task.map_or_else(String::new, |task| host.comm(memory, task));
             }
-            'x' => format!("{value:#x}"),
-            _ => (*value as i32).to_string(),
-        })
-        .collect();
-    let record = CallRecord { time: host.now, cpu, callback: op.name(), arguments };
-    if let Some(trace) = &mut host.trace {
+            's' => record.args.push((*value as i32).into()),
+            'u' => record.args.push(*value as i64),
+            _ => {}
+        }
+    }
+    host.trace.as_mut().map_or(0, |trace| {
         trace.records.push(record);
+        trace.records.len() - 1
+    })
+}
+
+/// Notes what it returned.
+#[cold]
+pub(crate) fn returned(cx: &mut Cx<'_>, op: Op, at: usize, value: u64) {
+    if let Some(record) = cx.host().trace.as_mut().and_then(|trace| trace.records.get_mut(at)) {
+        record.ret = shape(op).ends_with('=').then_some((value as i32).into());
     }
 }

@@ -93,10 +93,7 @@ fn nr_queued(cx: &mut Cx<'_>, dsq_id: u64) -> i32 {
     let dsq = if dsq_id == SCX_DSQ_LOCAL {
         Some(host.local_dsq(host.call.locked.unwrap_or(here)))
     } else if dsq_id & SCX_DSQ_LOCAL_ON == SCX_DSQ_LOCAL_ON {
-        match cpu_valid(cx, dsq_id & SCX_DSQ_LOCAL_CPU_MASK) {
-            Some(cpu) => Some(cx.host().local_dsq(cpu)),
-            None => None,
-        }
+        cpu_valid(cx, dsq_id & SCX_DSQ_LOCAL_CPU_MASK).map(|cpu| cx.host().local_dsq(cpu))
     } else {
         host.dsqs.find_user(dsq_id)
     };

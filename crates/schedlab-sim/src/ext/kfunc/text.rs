@@ -16,7 +16,7 @@ pub(super) fn add(table: &mut KfuncTable<Host>) {
 
 fn format(cx: &mut Cx<'_>, format: u64, data: u64, bytes: u64) -> Option<String> {
     let bytes = bytes & 0xffff_ffff;
-    if bytes % 8 != 0 || bytes > DATA_BYTES_MAX || (bytes > 0 && data == 0) {
+    if !bytes.is_multiple_of(8) || bytes > DATA_BYTES_MAX || (bytes > 0 && data == 0) {
         exit::error(cx, format!("invalid data={data:#x} and data__sz={bytes}"));
         return None;
     }

@@ -1,0 +1,51 @@
+//! The same object, the same scenario: what the simulated kernel calls is what Linux 7.2 called, in order and
+//! with the same arguments. The recorded sequences are in tests/golden/callbacks, the scenarios in
+//! tests/conformance.
+
+use schedlab_model::event::NullSink;
+use schedlab_model::machine::{KernelVersion, MachineDescription};
+use schedlab_model::topology::Topology;
+use schedlab_model::workload::file::parse;
+use schedlab_sim::ext::{ExtOptions, ExtScheduler};
+use schedlab_sim::{Scheduler, Simulation, SimulationConfig};
+use std::fs::read_to_string;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Calls before this are the making of the tasks, which differs between a program and a simulation.
+const START_NS: u64 = 20_000_000;
+
+fn called(scenario: &str, scheduler: &str, interpreted: bool) -> Vec<String> {
+    let path = root().join(format!("tests/conformance/{scenario}.toml"));
+    let workload = parse(&read_to_string(path).expect("the scenario")).expect("the scenario reads");
+    let duration = workload.duration.expect("a scenario has a duration");
+    let topology = Topology::flat(1).expect("one CPU");
+    let bytes = schedlab_objects::scheduler(scheduler).expect("the scheduler");
+    let options = ExtOptions { interpreted, ..ExtOptions::default() };
+    let object =
+        ExtScheduler::load(scheduler, bytes, KernelVersion::V7_2, &topology, options).expect("loads");
+    let mut machine = MachineDescription::generic("one CPU", topology);
+    machine.kernel = KernelVersion::V7_2;
+    let mut config = SimulationConfig::new(machine, Arc::new(workload));
+    config.scheduler = Scheduler::Ext(object);
+    let mut simulation = Simulation::new(config).expect("valid");
+    simulation.log_callbacks();
+    let result = simulation.run(&mut NullSink).expect("runs");
+    assert_eq!(result.scheduler_exit, None);
+    let calls = simulation.take_callbacks().records;
+    let within = calls.iter().filter(|call| (START_NS..duration.0).contains(&call.time_ns));
+    within.filter(|call| !call.task.is_empty()).map(ToString::to_string).collect()
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+#[test]
+fn pipe_pair_under_vtime_is_called_as_on_linux() {
+    let golden = root().join("tests/golden/callbacks/pipe_pair-vtime-7.2.txt");
+    let golden = read_to_string(golden).expect("the recorded sequence");
+    let expected: Vec<&str> = golden.lines().collect();
+    assert_eq!(called("pipe_pair", "vtime", false), expected);
+    assert_eq!(called("pipe_pair", "vtime", true), expected);
+}
