@@ -1,19 +1,14 @@
-//! Damaged objects: whatever the bytes, loading ends with an image or an error, soon and without a panic.
+//! Damaged objects: whatever the bytes, loading ends with an image or an error, not with a panic.
 //!
 //! The named kinds of bad input come first; then real objects, cut and flipped at random. A failure prints
 //! the object and the changes that replay it.
 
 mod common;
 
-use std::time::{Duration, Instant};
-
 use proptest::prelude::*;
 use schedlab_bpf::btf::Btf;
 use schedlab_bpf::image::ObjectImage;
 use schedlab_bpf::object::LoadError;
-
-/// A load of a small object takes well under a millisecond; more than this is an endless loop.
-const LOAD_TIME_MAX: Duration = Duration::from_secs(2);
 
 fn objects() -> Vec<&'static schedlab_objects::Object> {
     let vtime = schedlab_objects::SCHEDULERS.iter().filter(|o| o.name == "vtime");
@@ -21,9 +16,7 @@ fn objects() -> Vec<&'static schedlab_objects::Object> {
 }
 
 fn load(bytes: &[u8], kernel: &Btf) -> Result<ObjectImage, LoadError> {
-    let start = Instant::now();
     let result = ObjectImage::load(bytes, "damaged", kernel);
-    assert!(start.elapsed() < LOAD_TIME_MAX, "took {:?}", start.elapsed());
     if let Ok(image) = &result {
         for knob in image.knobs() {
             assert_eq!(image.global(&knob.name), Ok(knob.value));
