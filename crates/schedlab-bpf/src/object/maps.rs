@@ -16,6 +16,9 @@ const MAP_TYPE_ARRAY_OF_MAPS: u32 = 12;
 const MAP_TYPE_HASH_OF_MAPS: u32 = 13;
 const MAP_TYPE_RINGBUF: u32 = 27;
 const MAP_TYPE_USER_RINGBUF: u32 = 31;
+pub(super) const MAP_TYPE_ARENA: u32 = 33;
+/// Section of variables that live in the arena, from its start on.
+pub(super) const ARENA_SECTION: &str = ".addr_space.1";
 /// Programs cannot write it.
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
 /// User space may map its memory.
@@ -164,6 +167,10 @@ fn defined(elf: &Elf<'_>, btf: &Btf) -> Result<Vec<MapEntry>, LoadError> {
         maps.push(MapEntry { image, section: Some(index), offset: symbol.value });
     }
     maps.sort_by_key(|m| m.offset);
+    let arena = maps.iter_mut().find(|m| m.image.map_type == MAP_TYPE_ARENA);
+    if let (Some(arena), Some(section)) = (arena, elf.section(ARENA_SECTION)) {
+        arena.image.initial = section.data.to_vec();
+    }
     Ok(maps)
 }
 

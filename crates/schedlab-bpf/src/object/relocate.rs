@@ -9,7 +9,7 @@ use super::error::LoadError;
 use super::externs::Extern;
 use super::functions::{Functions, INSN_SIZE, Relo, Target};
 use super::insn::PSEUDO_CALL;
-use super::maps::{MapEntry, data_origin};
+use super::maps::{ARENA_SECTION, MAP_TYPE_ARENA, MapEntry, data_origin};
 use crate::image::{Insn, MapOrigin};
 
 /// Records the relocations of every function, ascending by instruction.
@@ -104,6 +104,11 @@ impl Finder<'_> {
         let mut entries = self.maps.iter();
         if data_origin(section).is_some() {
             let map = entries.position(|m| m.section == Some(section_index)).ok_or_else(no_section)?;
+            return Ok(Target::Data { map, offset: symbol.value });
+        }
+        if section.name == ARENA_SECTION {
+            let map = entries.position(|m| m.image.map_type == MAP_TYPE_ARENA);
+            let map = map.ok_or("arena variables, but no arena map is defined")?;
             return Ok(Target::Data { map, offset: symbol.value });
         }
         if section.name == ".maps" {
