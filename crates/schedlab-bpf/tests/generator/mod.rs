@@ -1,0 +1,206 @@
+//! Random BPF programs for the differential test, and the check that both engines agree on them.
+//!
+//! Programs are valid (they decode and link) but wild: pointers are random, results of look-ups are used
+//! without a test, loops may not end. What the verifier would reject must still behave the same in both
+//! engines. Not a test itself: `tests/differential.rs` and `examples/differential.rs` run it.
+
+mod statements;
+
+use schedlab_bpf::asm::*;
+use schedlab_bpf::exec::{CallContext, Compiled, FaultKind, Host, KfuncTable, Options};
+use schedlab_bpf::image::{Insn, ObjectImage};
+use schedlab_bpf::maps::kind;
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// A host that remembers what it was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Witness {
+    hash: u64,
+    depth: u32,
+}
+
+impl Host for Witness {}
+
+impl Witness {
+    fn note(&mut self, values: &[u64]) -> u64 {
+        for value in values {
+            self.hash = (self.hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        }
+        self.hash
+    }
+}
+
+pub const KFUNC_MIX: i32 = 1;
+pub const KFUNC_REENTER: i32 = 2;
+pub const KFUNC_FAULT: i32 = 3;
+pub const KFUNC_NOW: i32 = 4;
+pub const KFUNC_LOAD: i32 = 5;
+
+/// The maps every program can use: an array, its per-CPU form, a hash.
+pub const MAPS: u32 = 3;
+
+fn kfuncs() -> KfuncTable<Witness> {
+    type Cx<'a> = CallContext<'a, Witness>;
+    let mut table = KfuncTable::new();
+    table.add("mix", |cx: &mut Cx<'_>, a: u64, b: u64, c: u64, d: u64, e: u64| {
+        cx.host().note(&[a, b, c, d, e])
+    });
+    // Calls the object's first program while another one runs, three deep at most.
+    table.add("reenter", |cx: &mut Cx<'_>, a: u64, b: u64| {
+        if cx.host().depth == 3 {
+            return 0;
+        }
+        cx.host().depth += 1;
+        let before = cx.executed();
+        let value = cx.call(0, &[a, b]).unwrap_or(77);
+        let executed = cx.executed() - before;
+        cx.host().note(&[value, executed]);
+        cx.host().depth -= 1;
+        value
+    });
+    table.add("fault", |cx: &mut Cx<'_>, a: u64| {
+        cx.host().note(&[a]);
+        if a & 7 == 0 { Err(FaultKind::Host("unlucky".to_owned())) } else { Ok(a) }
+    });
+    table.add_context("now", schedlab_bpf::exec::ContextField::Now);
+    table.add_load("load", 16, 4, true);
+    table
+}
+
+/// An object of `programs` random programs.
+pub fn random_object(random: &mut Random, programs: usize) -> ObjectImage {
+    let made = (0..programs).map(|index| statements::program(random, &format!("p{index}")));
+    object(
+        made.collect(),
+        vec![
+            map("array", kind::ARRAY, 4, 20, 6),
+            map("percpu", kind::PERCPU_ARRAY, 4, 16, 3),
+            map("hash", kind::HASH, 4, 24, 4),
+        ],
+        &[(1, "mix"), (2, "reenter"), (3, "fault"), (4, "now"), (5, "load")],
+    )
+}
+
+/// What one engine did with a program.
+#[derive(PartialEq, Eq)]
+struct Outcome {
+    results: Vec<String>,
+    executed: u64,
+    witness: Witness,
+    memory: Vec<u8>,
+}
+
+fn outcome(compiled: &Compiled<Witness>, program: usize, seed: u64, interpreted: bool) -> Outcome {
+    let mut instance = compiled.instance(seed);
+    instance.set_interpreted(interpreted);
+    let mut random = Random(seed);
+    let mut witness = Witness::default();
+    let mut results = Vec::new();
+    for round in 0..3_u64 {
+        let mut context = instance.enter(&mut witness);
+        context.set_now(1000 * round + 5);
+        context.set_cpu(round as u32 % 2);
+        let arguments = [random.next(), random.below(100), 0x40000 + random.below(4096)];
+        results.push(match context.call(program, &arguments) {
+            Ok(value) => format!("{value:#x}"),
+            Err(fault) => fault.to_string(),
+        });
+    }
+    let executed = instance.executed();
+    let size = instance.memory().size();
+    let memory = instance.memory().bytes(0, size).expect("the whole region").to_vec();
+    Outcome { results, executed, witness, memory }
+}
+
+/// Instructions executed by one engine, or how the engines differ.
+fn compare(compiled: &Compiled<Witness>, program: usize, seed: u64) -> Result<(u64, u64), String> {
+    let native = outcome(compiled, program, seed, false);
+    let interpreted = outcome(compiled, program, seed, true);
+    if native == interpreted {
+        let faults = native.results.iter().filter(|result| result.starts_with("program")).count();
+        return Ok((native.executed, faults as u64));
+    }
+    let place = native.memory.iter().zip(&interpreted.memory).position(|(a, b)| a != b);
+    Err(format!(
+        "program {program}, seed {seed}: native {:?} after {}, interpreted {:?} after {}, first byte of memory that differs: {place:x?}\n{}",
+        native.results,
+        native.executed,
+        interpreted.results,
+        interpreted.executed,
+        listing(&compiled.image().programs[program].insns),
+    ))
+}
+
+fn listing(insns: &[Insn]) -> String {
+    let line = |(at, insn): (usize, &Insn)| {
+        format!(
+            "{at:4}: {:#04x} dst r{} src r{} off {} imm {}\n",
+            insn.code,
+            insn.regs & 15,
+            insn.regs >> 4,
+            insn.off,
+            insn.imm
+        )
+    };
+    insns.iter().enumerate().map(line).collect()
+}
+
+/// Totals of a run.
+#[derive(Debug, Default)]
+pub struct Totals {
+    pub programs: u64,
+    pub instructions: u64,
+    pub faults: u64,
+    pub differences: Vec<String>,
+}
+
+/// Runs `programs` random programs in both engines. The seed is the run.
+pub fn run(programs: u64, seed: u64) -> Totals {
+    const BATCH: u64 = 64;
+    let mut totals = Totals::default();
+    let options = Options { memory_bytes_log2: 19, nr_cpus: 2, budget: 3000, ..Options::default() };
+    let table = kfuncs();
+    let mut batch = 0;
+    while totals.programs < programs {
+        let batch_seed = seed.wrapping_mul(1_000_003).wrapping_add(batch);
+        let count = BATCH.min(programs - totals.programs);
+        let image = random_object(&mut Random(batch_seed), count as usize);
+        let compiled = Compiled::new(image, &table, options.clone()).expect("generated programs are valid");
+        for program in 0..count {
+            match compare(&compiled, program as usize, batch_seed.wrapping_add(program)) {
+                Ok((instructions, faults)) => {
+                    totals.instructions += instructions;
+                    totals.faults += faults;
+                }
+                Err(difference) => totals.differences.push(format!("batch {batch_seed}: {difference}")),
+            }
+            totals.programs += 1;
+        }
+        batch += 1;
+    }
+    totals
+}
