@@ -190,10 +190,10 @@ pub fn mov_map(dst: u8, map: u32) -> [Insn; 2] {
     wide(dst, 1, map, 0)
 }
 
-/// `dst = address of a function`, `off` instructions after this one's second half.
+/// `dst = address of a function` that begins `off` instructions after this one's first half.
 #[must_use]
-pub fn mov_function(dst: u8, insn: u32) -> [Insn; 2] {
-    wide(dst, 4, insn, 0)
+pub fn mov_function(dst: u8, off: i32) -> [Insn; 2] {
+    wide(dst, 4, off as u32, 0)
 }
 
 /// A program with functions at the given starts (besides the main one at 0).

@@ -16,12 +16,17 @@ use std::ptr::NonNull;
 pub const ZERO_BYTES: u64 = 64 << 10;
 /// Bytes around the region that the signed 16-bit offset of an access can reach.
 const GUARD_BYTES: usize = (32 << 10) + 64;
+/// Alignment of the region in this process, so that an object's alignment holds there too.
 const REGION_ALIGN: usize = 4096;
+/// Alignment asked of the allocator: a larger one would make it clear the memory by hand.
+const ALLOCATION_ALIGN: usize = 16;
 
 /// The region of one instance and the allocator of its heap.
 pub struct Memory {
     /// Start of the region itself, past the guard in front of it.
     base: NonNull<u8>,
+    /// What was allocated: guards, region and slack for alignment.
+    allocation: NonNull<u8>,
     size: u64,
     heap: Heap,
 }
@@ -42,15 +47,21 @@ impl Memory {
         let layout = Memory::layout(size);
         // SAFETY: the layout has a size above zero.
         let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        // SAFETY: the allocation is longer than the guard.
-        let base = unsafe { start.add(GUARD_BYTES) };
-        Memory { base, size, heap: Heap { next: heap_start, end: size - ZERO_BYTES, free: BTreeMap::new() } }
+        let Some(allocation) = NonNull::new(start) else { handle_alloc_error(layout) };
+        let slack = (start.addr() + GUARD_BYTES).next_multiple_of(REGION_ALIGN) - start.addr();
+        // SAFETY: the slack is less than guard and alignment, which the allocation has in front.
+        let base = unsafe { allocation.add(slack) };
+        Memory {
+            base,
+            allocation,
+            size,
+            heap: Heap { next: heap_start, end: size - ZERO_BYTES, free: BTreeMap::new() },
+        }
     }
 
     fn layout(size: u64) -> Layout {
-        let bytes = usize::try_from(size).expect("at most 2^31") + 2 * GUARD_BYTES;
-        Layout::from_size_align(bytes, REGION_ALIGN).expect("a valid layout")
+        let bytes = usize::try_from(size).expect("at most 2^31") + 2 * GUARD_BYTES + REGION_ALIGN;
+        Layout::from_size_align(bytes, ALLOCATION_ALIGN).expect("a valid layout")
     }
 
     /// Start of the region in this process, for native code.
@@ -223,7 +234,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: this is the allocation made by `new`, with the same layout.
-        unsafe { dealloc(self.base.as_ptr().sub(GUARD_BYTES), Memory::layout(self.size)) }
+        unsafe { dealloc(self.allocation.as_ptr(), Memory::layout(self.size)) }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Programs with wild pointers stay inside their region, in both engines.
 
-mod generator;
+#[path = "generator/random.rs"]
+#[allow(dead_code)]
+mod random;
 
-use generator::Random;
+use random::Random;
 use schedlab_bpf::asm::*;
 use schedlab_bpf::exec::{Compiled, FaultKind, Host, KfuncTable, Options};
 use schedlab_bpf::memory::ZERO_BYTES;
@@ -76,11 +78,8 @@ fn wild_loads_are_defined_everywhere() {
 
 #[test]
 fn a_null_store_names_program_instruction_and_line() {
-    let mut broken = program(
-        "enqueue",
-        vec![mov_imm(1, 0), mov_imm(0, 0), store(size::DW, 1, 0, 24), exit()],
-        &[],
-    );
+    let mut broken =
+        program("enqueue", vec![mov_imm(1, 0), mov_imm(0, 0), store(size::DW, 1, 0, 24), exit()], &[]);
     broken.lines.push(schedlab_bpf::image::SourceLine {
         insn: 2,
         file: "vtime.bpf.c".to_owned(),

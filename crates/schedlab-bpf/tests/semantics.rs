@@ -291,7 +291,7 @@ fn an_endless_loop_ends_with_the_budget() {
 fn bpf_loop_calls_back_with_index_and_argument() {
     // Sums the indices below 10 into a stack slot passed as the argument.
     let mut insns = vec![store_imm(size::DW, 10, -8, 0), mov_imm(1, 10)];
-    insns.extend(mov_function(2, 10));
+    insns.extend(mov_function(2, 7));
     insns.extend([
         mov_reg(3, 10),
         alu64_imm(alu::ADD, 3, -8),

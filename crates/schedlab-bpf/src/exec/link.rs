@@ -2,11 +2,11 @@
 //!
 //! Not here: decoding (`op`), addresses of maps (`layout`), running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::fault::{BpfError, Fault, FaultKind};
 use super::layout::{Layout, STACK_BYTES_FRAME};
-use super::op::{self, Op, Operand, Wide};
+use super::op::{self, Cond, Op, Operand, Wide};
 use super::target::{CallTarget, TargetTable};
 use crate::image::{ObjectImage, ProgramImage, SourceLine};
 
@@ -177,8 +177,38 @@ impl Linker<'_> {
         Ok(())
     }
 
+    /// Whether a branch is always or never taken, because it tests an address loaded just before: how
+    /// `bpf_ksym_exists()` looks after relocation.
+    fn decided(&self, ops: &[Op], targets: &BTreeSet<u32>, insn: u32) -> Option<bool> {
+        let Op::Branch { cond, dst, src: Operand::Imm(0), .. } = ops[insn as usize] else { return None };
+        let mut at = insn;
+        while at > 0 && !targets.contains(&at) && !self.first_of_function(at) {
+            at -= 1;
+            let op = ops[at as usize];
+            if let Op::LoadImm { dst: loaded, value } = op
+                && loaded == dst
+            {
+                let zero = matches!(value, Wide::Value(0));
+                return match cond {
+                    Cond::Eq => Some(zero),
+                    Cond::Ne => Some(!zero),
+                    _ => None,
+                };
+            }
+            if writes(op) & 1 << dst != 0 || op.ends_flow() {
+                break;
+            }
+        }
+        None
+    }
+
+    fn first_of_function(&self, insn: u32) -> bool {
+        self.linked.functions[self.first as usize..].iter().any(|function| function.start == insn)
+    }
+
     /// Instructions that control can reach from some function's start.
     fn reachable(&self, ops: &[Op]) -> Vec<bool> {
+        let targets: BTreeSet<u32> = ops.iter().filter_map(|op| op.target()).collect();
         let mut seen = vec![false; ops.len()];
         let mut open: Vec<u32> =
             self.linked.functions[self.first as usize..].iter().map(|function| function.start).collect();
@@ -187,8 +217,11 @@ impl Linker<'_> {
                 continue;
             }
             let op = ops[insn as usize];
-            open.extend(op.target());
-            if !op.ends_flow() {
+            let decided = self.decided(ops, &targets, insn);
+            if decided != Some(false) {
+                open.extend(op.target());
+            }
+            if !op.ends_flow() && decided != Some(true) {
                 open.push(insn + if matches!(op, Op::LoadImm { .. }) { 2 } else { 1 });
             }
         }

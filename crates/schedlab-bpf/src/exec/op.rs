@@ -206,7 +206,7 @@ fn decode_one(insn: Insn, next: Option<&Insn>, at: usize) -> Result<Op, String> 
         return Err(format!("uses register r{dst}; the last one is r10"));
     }
     let op = match insn.code & 7 {
-        0 => load_imm64(insn, next, dst, src)?,
+        0 => load_imm64(insn, next, dst, src, at)?,
         1..=3 => memory(insn, dst, src)?,
         5 | 6 => jump(insn, dst, src, at)?,
         _ => alu(insn, dst, src)?,
@@ -243,7 +243,7 @@ fn operand(insn: Insn, src: u8) -> Result<Operand, String> {
     if insn.code & 8 != 0 { Ok(Operand::Reg(register(src)?)) } else { Ok(Operand::Imm(insn.imm.into())) }
 }
 
-fn load_imm64(insn: Insn, next: Option<&Insn>, dst: u8, src: u8) -> Result<Op, String> {
+fn load_imm64(insn: Insn, next: Option<&Insn>, dst: u8, src: u8, at: usize) -> Result<Op, String> {
     if insn.code != 0x18 {
         return Err(unknown(insn));
     }
@@ -257,7 +257,7 @@ fn load_imm64(insn: Insn, next: Option<&Insn>, dst: u8, src: u8) -> Result<Op, S
         1 => Wide::Map(low),
         2 => Wide::MapValue(low, high),
         3 => Wide::Symbol(low),
-        4 => Wide::Function(low),
+        4 => Wide::Function(target(at, insn.imm.into())?),
         _ => return Err(format!("loads an immediate of unknown kind {src}")),
     };
     Ok(Op::LoadImm { dst, value })

@@ -4,6 +4,7 @@
 //! without a test, loops may not end. What the verifier would reject must still behave the same in both
 //! engines. Not a test itself: `tests/differential.rs` and `examples/differential.rs` run it.
 
+mod random;
 mod statements;
 
 use schedlab_bpf::asm::*;
@@ -11,30 +12,7 @@ use schedlab_bpf::exec::{CallContext, Compiled, FaultKind, Host, KfuncTable, Opt
 use schedlab_bpf::image::{Insn, ObjectImage};
 use schedlab_bpf::maps::kind;
 
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    pub fn one_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
+pub use random::Random;
 
 /// A host that remembers what it was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -34,9 +34,7 @@ pub fn program(random: &mut Random, name: &str) -> ProgramImage {
     }
     let (mut insns, calls) = (writer.insns, writer.calls);
     for (at, function) in calls {
-        let start = starts[function] as i32;
-        // A wide immediate takes the instruction itself, a call the distance.
-        insns[at].imm = if insns[at].code == 0x18 { start } else { start - at as i32 - 1 };
+        insns[at].imm = starts[function] as i32 - at as i32 - 1;
     }
     schedlab_bpf::asm::program(name, insns, &starts[1..])
 }
