@@ -115,15 +115,29 @@ pub struct TaskAccount {
     pub migrations: u64,
 }
 
-/// What a run yields besides its events.
+/// Lower bounds on the makespan, of the ideal scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Makespan with a CPU for each task and no costs.
+    pub critical_path: Nanos,
+    /// CPU time of target tasks.
+    pub target_work: Nanos,
+    /// Target work spread evenly over the machine's CPUs.
+    pub work_per_cpu: Nanos,
+}
+
+/// What a run yields besides its events. Under [`Scheduler::Ideal`] every task has a CPU of its own, so CPU
+/// numbers are not the machine's and there is no run delay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulationResult {
     /// The simulator of itself; `wall_s` and memory are for the caller to fill in.
     pub report: SimulatorReport,
     /// Why an ext scheduler ended early, if it did.
     pub scheduler_exit: Option<SchedulerExit>,
-    /// When the last target task ended, or the cut.
+    /// When the last target task ended, or the cut; under [`Scheduler::Ideal`] the larger of the two bounds.
     pub makespan: Nanos,
+    /// The bounds, under [`Scheduler::Ideal`].
+    pub bound: Option<Bound>,
     /// Whether the run was cut before all target tasks had ended.
     pub cut: bool,
     /// One row a task, row 0 idle.

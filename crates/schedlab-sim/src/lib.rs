@@ -20,7 +20,7 @@ pub(crate) mod rt;
 pub mod simulation;
 pub(crate) mod trace;
 
-pub use config::{Scheduler, SimulationConfig, SimulationResult, TaskAccount};
+pub use config::{Bound, Scheduler, SimulationConfig, SimulationResult, TaskAccount};
 pub use error::SimError;
 pub use ext::ExtScheduler;
 pub use simulation::Simulation;

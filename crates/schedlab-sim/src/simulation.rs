@@ -3,7 +3,7 @@
 use crate::behaviour::Work;
 use crate::behaviour::channel::Channel;
 use crate::behaviour::compile::Code;
-use crate::config::{Scheduler, SimulationConfig, SimulationResult, TargetSettings, TaskAccount};
+use crate::config::{Bound, Scheduler, SimulationConfig, SimulationResult, TargetSettings, TaskAccount};
 use crate::core::Core;
 use crate::error::SimError;
 use crate::ext::Ext;
@@ -26,6 +26,7 @@ pub struct Simulation {
     pub(crate) settings: TargetSettings,
     pub(crate) timer_slack: u64,
     pub(crate) makespan: u64,
+    pub(crate) free_cpus: Vec<CpuId>,
     table: Vec<TaskInfo>,
     /// Rows of the table that the sink has.
     told: usize,
@@ -53,7 +54,11 @@ impl Simulation {
                 Ext::default()
             }
         };
-        let k = kernel(machine, version, params, workload.devices.len(), *seed, *cost_seed);
+        let ideal = matches!(scheduler, Scheduler::Ideal);
+        let mut k = kernel(machine, version, params, workload.devices.len(), *seed, *cost_seed);
+        if ideal {
+            k.make_ideal();
+        }
         let work = Work {
             channels: workload.channels.iter().map(Channel::new).collect(),
             actors: vec![idle_actor()],
@@ -66,16 +71,18 @@ impl Simulation {
         };
         let limits = [workload.duration, config.duration_limit];
         let end = limits.into_iter().flatten().min().map_or(u64::MAX, |limit| limit.0);
-        let timer_slack = machine.timer_slack.0;
+        let timer_slack = if ideal { 0 } else { machine.timer_slack.0 };
         let table = vec![idle_row()];
         let core = Core { k, ext };
         let (makespan, events, scheduler_exit) = (0, 0, None);
+        let free_cpus = Vec::new();
         Ok(Simulation {
             core,
             work,
             settings,
             timer_slack,
             makespan,
+            free_cpus,
             table,
             told: 0,
             end,
@@ -166,6 +173,7 @@ impl Simulation {
             }
             Slot::Cpu(cpu, CpuEvent::Balance) => {
                 self.core.k.this_cpu = cpu;
+                crate::fair::balance::nohz_idle_balance(&mut self.core.k, cpu);
             }
             Slot::ExtTimer => self.ext_timer()?,
             Slot::Device(device) => self.arrive(device),
@@ -259,15 +267,34 @@ impl Simulation {
             simulated: Nanos(k.now),
             bpf_instructions: self.core.ext.bpf_instructions(),
         };
+        let critical_path = if cut { k.now } else { self.makespan };
+        let bound = k.ideal.then(|| self.bound(critical_path));
         SimulationResult {
+            bound,
             report,
             scheduler_exit: self.scheduler_exit.clone(),
-            makespan: Nanos(if cut { k.now } else { self.makespan }),
+            makespan: match bound {
+                Some(bound) if !cut => bound.critical_path.max(bound.work_per_cpu),
+                _ => Nanos(critical_path),
+            },
             cut,
             accounts: k.tasks.iter().enumerate().map(account).collect(),
             tasks: self.table.clone(),
             channels: channel_table(&self.work.workload),
         }
+    }
+
+    /// What no scheduler can beat: the run with a CPU for each task, and the target's work spread over the
+    /// machine's CPUs.
+    fn bound(&self, critical_path: u64) -> Bound {
+        let k = &self.core.k;
+        let work = k.tasks.iter().filter(|task| task.target).map(|task| task.sum_exec).sum();
+        let capacities = k.domains.capacities();
+        let strongest = u64::from(capacities.iter().copied().max().unwrap_or(1_024));
+        let all: u64 = capacities.iter().map(|&capacity| u64::from(capacity)).sum();
+        let work_per_cpu = (u128::from(work) * u128::from(strongest) / u128::from(all)) as u64;
+        let [critical_path, target_work, work_per_cpu] = [critical_path, work, work_per_cpu].map(Nanos);
+        Bound { critical_path, target_work, work_per_cpu }
     }
 
     /// Name of a task, for messages.

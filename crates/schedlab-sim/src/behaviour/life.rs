@@ -53,11 +53,22 @@ impl Simulation {
     pub(crate) fn start_task(&mut self, task: TaskId) {
         let spec = self.core.k.task(task).spec as usize;
         let asked = self.work.workload.tasks[spec].start_cpu;
+        let asked = self.ideal_cpu().or(asked);
         let cpu = asked.or_else(|| self.first_cpu(task)).unwrap_or(CpuId(0));
         self.core.k.task_mut(task).cpu = cpu;
         self.core.k.this_cpu = cpu;
         self.core.wake_up_new_task(task, asked.is_some());
         self.core.k.leave_kernel(cpu);
+    }
+
+    /// A CPU for a task alone, under the ideal scheduler.
+    fn ideal_cpu(&mut self) -> Option<CpuId> {
+        let k = &mut self.core.k;
+        if !k.ideal {
+            return None;
+        }
+        let freed = self.free_cpus.iter().position(|cpu| k.is_idle_cpu(*cpu));
+        Some(freed.map_or_else(|| k.add_virtual_cpu(), |index| self.free_cpus.swap_remove(index)))
     }
 
     /// Where a task without a wish is forked from: the first CPU it may use.
@@ -70,7 +81,7 @@ impl Simulation {
         let child = self.new_task(spec, parent);
         self.work.actors[parent.index()].children += 1;
         let now = self.core.k.now;
-        self.core.k.task_mut(child).cpu = cpu;
+        self.core.k.task_mut(child).cpu = self.ideal_cpu().unwrap_or(cpu);
         self.core.k.trace.emit(now, cpu, EventKind::Fork { parent, child });
         let cost = self.core.k.cost(CostKind::Wakeup);
         self.core.k.charge(cpu, cost);
@@ -125,6 +136,7 @@ impl Simulation {
             }
         }
         self.core.k.task_mut(task).state = TaskState::Dead;
+        self.free_cpus.push(cpu);
         if self.core.k.task(task).target {
             self.work.targets_left -= 1;
             self.makespan = now;

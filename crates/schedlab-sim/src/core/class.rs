@@ -61,6 +61,11 @@ impl Core {
         if let Some(task) = fair::class::pick_task(&mut self.k, cpu) {
             return task;
         }
+        if fair::balance::newidle(&mut self.k, cpu)
+            && let Some(task) = fair::class::pick_task(&mut self.k, cpu)
+        {
+            return task;
+        }
         let state = self.k.task(prev);
         let still = state.class == Class::Ext && state.on_rq;
         if let Some(task) = self.ext.pick_task(&mut self.k, cpu, still.then_some(prev)) {
@@ -122,6 +127,9 @@ impl Core {
     /// `select_task_rq`: where a task that wakes or is new shall run; always a CPU it may run on.
     pub(crate) fn select_task_rq(&mut self, task: TaskId, wake_flags: u32) -> CpuId {
         let prev = self.k.task(task).cpu;
+        if self.k.ideal {
+            return prev;
+        }
         let chosen = if self.k.task(task).nr_allowed > 1 {
             match self.k.task(task).class {
                 Class::Fair => fair::class::select_task_rq(&mut self.k, task, wake_flags),

@@ -11,16 +11,18 @@ impl Core {
     pub(crate) fn schedule(&mut self, cpu: CpuId) {
         let prev = self.k.cpu(cpu).curr;
         self.k.settle(cpu);
-        self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resched));
         let state = self.k.task(prev).state;
         if state != TaskState::Runnable && self.k.task(prev).on_rq {
             let special = if state == TaskState::Dead { flags::DEQUEUE_SPECIAL } else { 0 };
             self.dequeue_task(cpu, prev, flags::DEQUEUE_SLEEP | special);
         }
         let next = self.pick_next_task(cpu, prev);
-        self.k.cpu_mut(cpu).resched = Resched::None;
         if next != prev {
             self.put_prev_set_next(cpu, prev, next);
+        }
+        self.k.cpu_mut(cpu).resched = Resched::None;
+        self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resched));
+        if next != prev {
             self.switch(cpu, prev, next);
         }
         if next.is_idle() {
@@ -68,7 +70,9 @@ impl Core {
             state.idle_time += now - since;
         }
         self.k.idle_mask.assign(cpu, false);
-        self.k.arm(Slot::Cpu(cpu, CpuEvent::Tick), (now / tick + 1) * tick);
+        if !self.k.ideal {
+            self.k.arm(Slot::Cpu(cpu, CpuEvent::Tick), (now / tick + 1) * tick);
+        }
         self.ext.update_idle(&mut self.k, cpu, false);
     }
 }

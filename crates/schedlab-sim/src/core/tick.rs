@@ -14,6 +14,7 @@ impl Core {
         let cost = k.cost(CostKind::Tick);
         self.interrupt(cpu, IrqSource::Timer, cost);
         self.task_tick(cpu);
+        crate::fair::balance::tick(&mut self.k, cpu);
         self.k.leave_kernel(cpu);
     }
 

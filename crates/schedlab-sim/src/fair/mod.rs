@@ -4,6 +4,7 @@
 //! [`select`] wake-up placement, [`balance`] load balancing, [`params`] knobs and features, [`weight`] the
 //! division by weights. Not here: CFS, group scheduling, bandwidth control, core scheduling.
 
+pub(crate) mod balance;
 pub(crate) mod class;
 pub(crate) mod params;
 pub(crate) mod queue;
@@ -23,6 +24,8 @@ pub(crate) struct Fair {
     pub(crate) params: FairParams,
     /// One queue a CPU.
     pub(crate) rqs: Vec<CfsRq>,
+    /// Load balancing.
+    pub(crate) balance: balance::Balance,
     /// One entity a task, for tasks of every class.
     pub(crate) entities: Vec<FairEntity>,
 }
@@ -31,7 +34,12 @@ impl Fair {
     /// Empty queues; row 0 of the entities is the idle task's, never used.
     pub(crate) fn new(params: FairParams, cpus: usize) -> Fair {
         let idle = FairEntity::new(1, 0, &params);
-        Fair { rqs: (0..cpus).map(|_| CfsRq::default()).collect(), entities: vec![idle], params }
+        Fair {
+            rqs: (0..cpus).map(|_| CfsRq::default()).collect(),
+            balance: balance::Balance::new(cpus),
+            entities: vec![idle],
+            params,
+        }
     }
 
     /// The entity of a new task.

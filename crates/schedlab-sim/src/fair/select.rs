@@ -1,15 +1,173 @@
 //! Wake-up and fork placement of the fair class (`select_task_rq_fair`).
+//!
+//! Wake-ups: waker's or previous CPU (`wake_affine`), then an idle CPU near it (`select_idle_sibling`).
+//! Forks: down the domains to the idlest. Load is the sum of weights on a queue at the moment, where Linux
+//! takes a decaying average (PELT).
 
-use crate::kernel::Kernel;
+use super::params::Features;
+use crate::core::flags;
+use crate::kernel::{CpuMask, Kernel};
+use schedlab_model::topology::Distance;
 use schedlab_model::{CpuId, TaskId};
 
+/// `imbalance_pct` of domains above a core: 17 % more is not yet an imbalance.
+pub(crate) const IMBALANCE_PCT: u64 = 117;
+
 /// Chooses a CPU for a task that wakes or is new.
-pub(crate) fn select_task_rq(k: &mut Kernel, task: TaskId, _wake_flags: u32) -> CpuId {
-    let prev = k.task(task).cpu;
-    if k.may_run_on(task, prev) && k.is_idle_cpu(prev) {
+pub(crate) fn select_task_rq(k: &mut Kernel, task: TaskId, wake_flags: u32) -> CpuId {
+    let (prev, here) = (k.task(task).cpu, k.this_cpu);
+    if wake_flags & flags::WF_FORK != 0 {
+        return find_idlest(k, task, prev);
+    }
+    let sync = wake_flags & flags::WF_SYNC != 0;
+    let affine = here != prev && !wake_wide(k, task, here) && k.may_run_on(task, here);
+    let target = if affine { wake_affine(k, task, here, prev, sync) } else { prev };
+    select_idle_sibling(k, task, prev, target)
+}
+
+/// `wake_wide`: waker and wakee both switch partners often; do not pull them together.
+fn wake_wide(k: &Kernel, task: TaskId, here: CpuId) -> bool {
+    let factor = k.domains.llc(here).len() as u64;
+    let (waker, wakee) = (k.task(k.cpu(here).curr).wakee_flips, k.task(task).wakee_flips);
+    let (master, slave) = (u64::from(waker.max(wakee)), u64::from(waker.min(wakee)));
+    slave >= factor && master >= slave * factor
+}
+
+/// `wake_affine`: the waker's CPU or the previous one.
+fn wake_affine(k: &Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) -> CpuId {
+    if k.fair.params.has(Features::WA_IDLE) {
+        if k.is_idle_cpu(here) && k.domains.share_cache(here, prev) {
+            return if k.is_idle_cpu(prev) { prev } else { here };
+        }
+        if sync && k.cpu(here).nr_running == 1 {
+            return here;
+        }
+        if k.is_idle_cpu(prev) {
+            return prev;
+        }
+    }
+    let lighter = k.fair.params.has(Features::WA_WEIGHT) && is_lighter(k, task, here, prev, sync);
+    if lighter { here } else { prev }
+}
+
+/// `wake_affine_weight`: the waker's CPU would be less loaded with the task than the previous one is now.
+fn is_lighter(k: &Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) -> bool {
+    let load = |cpu: CpuId| k.fair.rqs[cpu.index()].load_weight;
+    let weight = u64::from(k.task(task).weight);
+    let mut this_load = load(here);
+    if sync {
+        let current = u64::from(k.task(k.cpu(here).curr).weight);
+        if current > this_load {
+            return true;
+        }
+        this_load -= current;
+    }
+    let this_load = (this_load + weight) * 100 * u64::from(k.cpu(prev).capacity);
+    let bias = 100 + (IMBALANCE_PCT - 100) / 2;
+    let prev_load = load(prev) * bias * u64::from(k.cpu(here).capacity);
+    this_load < prev_load + u64::from(sync)
+}
+
+/// `available_idle_cpu` or `sched_idle_cpu`: nothing runs there but SCHED_IDLE tasks.
+fn is_free(k: &Kernel, cpu: CpuId) -> bool {
+    let running = k.cpu(cpu).nr_running;
+    k.is_idle_cpu(cpu) || (running > 0 && running == k.fair.rqs[cpu.index()].nr_idle)
+}
+
+/// `select_idle_sibling`: the target, the previous or a recently used CPU if idle, else an idle one that
+/// shares the target's cache, whole cores first.
+fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId) -> CpuId {
+    let usable = |k: &Kernel, cpu: CpuId| k.may_run_on(task, cpu) && is_free(k, cpu);
+    if k.domains.is_asymmetric() {
+        return select_idle_capacity(k, task, target);
+    }
+    if usable(k, target) {
+        return target;
+    }
+    if prev != target && k.domains.share_cache(prev, target) && usable(k, prev) {
         return prev;
     }
-    let allowed = &k.allowed[task.index()];
-    let found = allowed.first_common_wrapping(&k.idle_mask, k.domains.llc(prev), prev);
-    found.unwrap_or_else(|| if allowed.contains(prev) { prev } else { allowed.iter().next().unwrap_or(prev) })
+    let recent = k.task(task).recent_used_cpu;
+    k.task_mut(task).recent_used_cpu = prev;
+    let shared = recent != prev && recent != target && k.domains.share_cache(recent, target);
+    if shared && usable(k, recent) {
+        return recent;
+    }
+    if k.domains.has_smt() {
+        if let Some(cpu) = select_idle_core(k, task, target) {
+            return cpu;
+        }
+        let siblings = k.domains.core(prev);
+        let near = k.domains.share_cache(prev, target);
+        if let Some(cpu) = near.then(|| first_idle(k, task, siblings, prev)).flatten() {
+            return cpu;
+        }
+    }
+    first_idle(k, task, k.domains.llc(target), next_cpu(k, target)).unwrap_or(target)
+}
+
+/// The CPU after this one, wrapping.
+fn next_cpu(k: &Kernel, cpu: CpuId) -> CpuId {
+    CpuId((cpu.0 + 1) % k.cpu_count() as u32)
+}
+
+/// First idle CPU of a span that the task may use, from `start` around.
+fn first_idle(k: &Kernel, task: TaskId, span: &CpuMask, start: CpuId) -> Option<CpuId> {
+    k.allowed[task.index()].first_common_wrapping(&k.idle_mask, span, start)
+}
+
+/// `select_idle_core`: a core all of whose threads are idle.
+fn select_idle_core(k: &Kernel, task: TaskId, target: CpuId) -> Option<CpuId> {
+    let llc = k.domains.llc(target);
+    let whole = |cpu: &CpuId| {
+        k.may_run_on(task, *cpu)
+            && k.idle_mask.contains(*cpu)
+            && k.domains.core(*cpu).iter().all(|sibling| k.idle_mask.contains(sibling))
+    };
+    let (after, before): (Vec<CpuId>, Vec<CpuId>) = llc.iter().partition(|cpu| *cpu > target);
+    after.into_iter().chain(before).find(whole)
+}
+
+/// `select_idle_capacity`, simplified: the strongest idle CPU, nearest first.
+fn select_idle_capacity(k: &Kernel, task: TaskId, target: CpuId) -> CpuId {
+    let idle = k.allowed[task.index()].iter().filter(|cpu| is_free(k, *cpu));
+    let rank =
+        |cpu: &CpuId| (std::cmp::Reverse(k.cpu(*cpu).capacity), k.domains.distance(target, *cpu), *cpu);
+    idle.min_by_key(rank).unwrap_or(target)
+}
+
+/// How attractive a group of CPUs is for a new task: more idle CPUs first, then fewer tasks a CPU.
+fn group_rank(k: &Kernel, task: TaskId, span: usize) -> Option<(u64, u64)> {
+    let (mut idle, mut running, mut count) = (0, 0, 0);
+    for cpu in k.domains.span(span).iter().filter(|cpu| k.may_run_on(task, *cpu)) {
+        count += 1;
+        idle += u64::from(is_free(k, cpu));
+        running += u64::from(k.cpu(cpu).nr_running);
+    }
+    (count > 0).then(|| (u64::MAX - idle, running * 1_024 / count))
+}
+
+/// `sched_balance_find_dst_cpu`: from the widest domain down into the idlest group; the local one wins ties.
+fn find_idlest(k: &Kernel, task: TaskId, start: CpuId) -> CpuId {
+    let mut cpu = start;
+    let mut level = None::<Distance>;
+    loop {
+        let below = |domain: &&crate::kernel::Domain| level.is_none_or(|level| domain.level < level);
+        let Some(domain) = k.domains.of(cpu).iter().rev().find(below) else { break };
+        level = Some(domain.level);
+        let mut best: Option<((u64, u64), usize)> = None;
+        for &group in &domain.groups {
+            let Some(rank) = group_rank(k, task, group) else { continue };
+            if best.is_none_or(|(found, _)| rank < found) {
+                best = Some((rank, group));
+            }
+        }
+        let Some((_, group)) = best else { break };
+        if !k.domains.span(group).contains(cpu) || !k.may_run_on(task, cpu) {
+            let usable = |cpu: &CpuId| k.may_run_on(task, *cpu);
+            let Some(first) = k.domains.span(group).iter().find(usable) else { break };
+            cpu = first;
+        }
+    }
+    cpu
 }

@@ -16,6 +16,15 @@ impl CpuMask {
         CpuMask(vec![0; count.div_ceil(64)].into_boxed_slice())
     }
 
+    /// Makes room for `count` CPUs.
+    pub(crate) fn grow(&mut self, count: usize) {
+        if count.div_ceil(64) > self.0.len() {
+            let mut words = self.0.to_vec();
+            words.resize(count.div_ceil(64), 0);
+            self.0 = words.into_boxed_slice();
+        }
+    }
+
     /// The CPUs of `set` below `count`.
     pub(crate) fn cut(set: &CpuSet, count: usize) -> CpuMask {
         let mut mask = CpuMask::new(count);
@@ -161,7 +170,10 @@ impl Domains {
             if nested[above] == nested[below] {
                 continue;
             }
-            let members: Vec<CpuId> = self.spans[nested[above]].iter().collect();
+            // Groups follow the CPU's own in a ring, as Linux links them.
+            let (after, before): (Vec<CpuId>, Vec<CpuId>) =
+                self.spans[nested[above]].iter().partition(|member| *member > cpu);
+            let members = after.into_iter().chain(before);
             let mut groups = vec![nested[below]];
             for member in members {
                 if groups.iter().any(|&group| self.spans[group].contains(member)) {

@@ -16,7 +16,7 @@ mod task;
 
 pub(crate) use costs::{CostKind, CostTable};
 pub(crate) use cpu::{Cpu, Resched};
-pub(crate) use domains::{CpuMask, Domains};
+pub(crate) use domains::{CpuMask, Domain, Domains};
 pub(crate) use task::{Class, Task, TaskState};
 
 use crate::fair::Fair;
@@ -42,7 +42,8 @@ pub(crate) enum CpuEvent {
     Balance = 3,
 }
 
-const CPU_SLOTS: usize = 4;
+/// Bits of a slot's number that hold its kind; the rest is the CPU, task or device.
+const KIND_BITS: u32 = 3;
 
 /// What an event-queue slot stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,34 @@ pub(crate) enum Slot {
     Device(usize),
     /// A task's timer: sleep, timeout or start.
     Task(TaskId),
+}
+
+impl Slot {
+    #[inline]
+    fn number(self) -> usize {
+        let (index, kind) = match self {
+            Slot::Cpu(cpu, event) => (cpu.index(), event as usize),
+            Slot::ExtTimer => (0, 4),
+            Slot::Device(device) => (device, 5),
+            Slot::Task(task) => (task.index(), 6),
+        };
+        (index << KIND_BITS) | kind
+    }
+
+    #[inline]
+    fn of(number: usize) -> Slot {
+        let index = number >> KIND_BITS;
+        let cpu = |event| Slot::Cpu(CpuId(index as u32), event);
+        match number & ((1 << KIND_BITS) - 1) {
+            0 => cpu(CpuEvent::Resume),
+            1 => cpu(CpuEvent::Tick),
+            2 => cpu(CpuEvent::Resched),
+            3 => cpu(CpuEvent::Balance),
+            4 => Slot::ExtTimer,
+            5 => Slot::Device(index),
+            _ => Slot::Task(TaskId(index as u32)),
+        }
+    }
 }
 
 /// The simulated kernel without its policies. See the module's text for the rules.
@@ -77,19 +106,22 @@ pub(crate) struct Kernel {
     pub(crate) allowed: Vec<CpuMask>,
     /// CPUs whose current task is idle and that have no task queued.
     pub(crate) idle_mask: CpuMask,
+    /// CPUs with two tasks or more: without any, newidle balancing has nothing to find (`rd->overloaded`).
+    pub(crate) overloaded: u32,
     /// Who shares what.
     pub(crate) domains: Domains,
     /// The fair class's run queues and knobs.
     pub(crate) fair: Fair,
     /// The real-time class's run queues.
     pub(crate) rt: Rt,
+    /// Every task has a CPU of its own: the ideal scheduler.
+    pub(crate) ideal: bool,
     /// What goes out.
     pub(crate) trace: Trace,
     /// Randomness of costs.
     pub(crate) rng: Rng,
     costs: CostTable,
     queue: EventQueue,
-    device_slots: usize,
     ext_timers: BTreeSet<(u64, u32)>,
 }
 
@@ -123,6 +155,7 @@ impl Kernel {
             tasks: vec![Task::idle()],
             cpus,
             idle_mask,
+            overloaded: 0,
             domains,
             fair,
             rt,
@@ -130,11 +163,10 @@ impl Kernel {
             rng,
             costs,
             queue: EventQueue::default(),
-            device_slots: device_count,
+            ideal: false,
             ext_timers: BTreeSet::new(),
         };
-        let slots = kernel.slot(Slot::Task(TaskId(1)));
-        kernel.queue.reserve_slots(slots);
+        kernel.reserve(kernel.cpus.len().max(device_count).max(1));
         kernel
     }
 
@@ -171,7 +203,7 @@ impl Kernel {
     /// Whether the task may run on the CPU.
     #[inline]
     pub(crate) fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
-        self.allowed[task.index()].contains(cpu)
+        self.ideal || self.allowed[task.index()].contains(cpu)
     }
 
     /// Whether the task is on its CPU now.
@@ -194,16 +226,15 @@ impl Kernel {
         self.tasks.push(task);
         self.allowed.push(CpuMask::new(0));
         self.set_allowed(id, affinity);
-        let slots = self.slot(Slot::Task(TaskId(id.0 + 1)));
-        self.queue.reserve_slots(slots);
+        self.reserve(id.index() + 1);
         id
     }
 
     /// Sets the affinity mask; a mask without any CPU of this machine allows all, as cpusets fall back.
     pub(crate) fn set_allowed(&mut self, task: TaskId, affinity: &CpuSet) {
-        let mut mask = CpuMask::cut(affinity, self.cpus.len());
+        let mut mask = CpuMask::cut(affinity, self.domains.capacities().len());
         if mask.is_empty() {
-            mask = CpuMask::cut(&CpuSet::ALL, self.cpus.len());
+            mask = CpuMask::cut(&CpuSet::ALL, self.domains.capacities().len());
         }
         self.tasks[task.index()].nr_allowed = mask.len() as u32;
         self.allowed[task.index()] = mask;
@@ -226,7 +257,10 @@ impl Kernel {
     #[inline]
     pub(crate) fn add_nr_running(&mut self, cpu: CpuId, change: i32) {
         let state = &mut self.cpus[cpu.index()];
-        state.nr_running = state.nr_running.wrapping_add_signed(change);
+        let before = state.nr_running;
+        state.nr_running = before.wrapping_add_signed(change);
+        self.overloaded += u32::from(state.nr_running >= 2);
+        self.overloaded -= u32::from(before >= 2);
         if state.curr.is_idle() {
             let idle = state.nr_running == 0;
             self.idle_mask.assign(cpu, idle);
@@ -245,7 +279,7 @@ impl Kernel {
         let state = &mut self.cpus[cpu.index()];
         state.kernel_until = state.kernel_until.max(self.now) + ns;
         state.overhead += ns;
-        let slot = self.slot(Slot::Cpu(cpu, CpuEvent::Resume));
+        let slot = Slot::Cpu(cpu, CpuEvent::Resume).number();
         if let Some(due) = self.queue.time_of(slot) {
             self.queue.arm(slot, due + ns);
         }
@@ -327,28 +361,26 @@ impl Kernel {
     /// Whether the CPU is to reschedule by now.
     #[inline]
     pub(crate) fn resched_is_due(&self, cpu: CpuId) -> bool {
-        let slot = self.slot(Slot::Cpu(cpu, CpuEvent::Resched));
+        let slot = Slot::Cpu(cpu, CpuEvent::Resched).number();
         self.cpu(cpu).resched != Resched::None && self.queue.time_of(slot).is_some_and(|at| at <= self.now)
     }
 
     /// Arms an event.
     #[inline]
     pub(crate) fn arm(&mut self, slot: Slot, at: u64) {
-        let slot = self.slot(slot);
-        self.queue.arm(slot, at);
+        self.queue.arm(slot.number(), at);
     }
 
     /// Drops an event.
     #[inline]
     pub(crate) fn cancel(&mut self, slot: Slot) {
-        let slot = self.slot(slot);
-        self.queue.cancel(slot);
+        self.queue.cancel(slot.number());
     }
 
     /// Whether an event is pending.
     #[inline]
     pub(crate) fn is_armed(&self, slot: Slot) -> bool {
-        self.queue.time_of(self.slot(slot)).is_some()
+        self.queue.time_of(slot.number()).is_some()
     }
 
     /// Time of the next event.
@@ -363,7 +395,7 @@ impl Kernel {
         let (time, slot) = self.queue.pop()?;
         debug_assert!(time >= self.now, "time runs backwards");
         self.now = time;
-        Some(self.slot_meaning(slot))
+        Some(Slot::of(slot))
     }
 
     /// Starts (or moves) one of the ext class's timers; `token` is the class's own number for it. At `at`
@@ -398,35 +430,27 @@ impl Kernel {
         }
     }
 
-    #[inline]
-    fn slot(&self, slot: Slot) -> usize {
-        let devices = self.cpus.len() * CPU_SLOTS + 1;
-        match slot {
-            Slot::Cpu(cpu, event) => cpu.index() * CPU_SLOTS + event as usize,
-            Slot::ExtTimer => devices - 1,
-            Slot::Device(device) => devices + device,
-            Slot::Task(task) => devices + self.device_slots + task.index(),
-        }
+    /// Turns into the machine of the ideal scheduler: no costs, a CPU for each task.
+    pub(crate) fn make_ideal(&mut self) {
+        self.ideal = true;
+        self.costs = CostTable::zero();
     }
 
-    #[inline]
-    fn slot_meaning(&self, slot: usize) -> Slot {
-        let devices = self.cpus.len() * CPU_SLOTS + 1;
-        if slot < devices - 1 {
-            let event = match slot % CPU_SLOTS {
-                0 => CpuEvent::Resume,
-                1 => CpuEvent::Tick,
-                2 => CpuEvent::Resched,
-                _ => CpuEvent::Balance,
-            };
-            Slot::Cpu(CpuId((slot / CPU_SLOTS) as u32), event)
-        } else if slot < devices {
-            Slot::ExtTimer
-        } else if slot < devices + self.device_slots {
-            Slot::Device(slot - devices)
-        } else {
-            Slot::Task(TaskId((slot - devices - self.device_slots) as u32))
-        }
+    /// One more CPU without place in the topology, for the ideal scheduler.
+    pub(crate) fn add_virtual_cpu(&mut self) -> CpuId {
+        let cpu = CpuId(self.cpus.len() as u32);
+        let capacity = self.domains.capacities().iter().copied().max().unwrap_or(1_024);
+        self.cpus.push(Cpu::new(capacity));
+        self.fair.rqs.push(Default::default());
+        self.rt.rqs.push(Default::default());
+        self.idle_mask.grow(self.cpus.len());
+        self.idle_mask.set(cpu);
+        self.reserve(cpu.index() + 1);
+        cpu
+    }
+
+    fn reserve(&mut self, count: usize) {
+        self.queue.reserve_slots(count << KIND_BITS);
     }
 
     /// Publishes the key a class ranks a task by, for pictures.

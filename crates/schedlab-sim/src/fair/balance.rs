@@ -1,0 +1,316 @@
+//! Load balancing of the fair class: newidle, periodic on busy CPUs, and for idle CPUs without tick.
+//!
+//! Simplified against `sched_balance_rq`: the busiest CPU of a domain is looked for directly instead of the
+//! busiest group and its busiest queue, and load is the sum of weights at the moment instead of PELT.
+//! Kept: intervals by domain size and busyness, the cache-hot test, failed attempts that soften it, counts
+//! against an idle CPU and loads between busy ones.
+
+use super::class;
+use super::params::Features;
+use super::select::IMBALANCE_PCT;
+use crate::core::flags;
+use crate::kernel::{CostKind, CpuEvent, Kernel, Slot};
+use schedlab_model::topology::Distance;
+use schedlab_model::{CpuId, TaskId};
+
+/// How much rarer a busy CPU balances (`busy_factor`).
+const BUSY_FACTOR: u64 = 16;
+const MILLISECOND: u64 = 1_000_000;
+
+/// One CPU's view of one domain.
+#[derive(Clone, Copy, Debug)]
+struct DomainState {
+    last_balance: u64,
+    nr_balance_failed: u32,
+    max_newidle_cost: u64,
+    newidle_call: u32,
+    newidle_success: u32,
+    newidle_ratio: u32,
+}
+
+impl Default for DomainState {
+    fn default() -> DomainState {
+        DomainState {
+            last_balance: 0,
+            nr_balance_failed: 0,
+            max_newidle_cost: 0,
+            newidle_call: 512,
+            newidle_success: 256,
+            newidle_ratio: 512,
+        }
+    }
+}
+
+/// State of balancing.
+pub(crate) struct Balance {
+    /// By CPU, then by level.
+    domains: Vec<[DomainState; 4]>,
+    /// When the CPUs without tick are looked after next.
+    nohz_next: u64,
+}
+
+impl Balance {
+    pub(crate) fn new(cpus: usize) -> Balance {
+        Balance { domains: vec![[DomainState::default(); 4]; cpus], nohz_next: 0 }
+    }
+}
+
+/// Why a CPU balances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IdleType {
+    NewlyIdle,
+    Idle,
+    Busy,
+}
+
+/// A pass over one domain of one CPU.
+struct Pass {
+    cpu: CpuId,
+    level: Distance,
+    span: usize,
+    idle: IdleType,
+}
+
+impl Pass {
+    fn state<'a>(&self, k: &'a mut Kernel) -> &'a mut DomainState {
+        let level = self.level as usize - Distance::Smt as usize;
+        &mut k.fair.balance.domains[self.cpu.index()][level]
+    }
+
+    fn failed(&self, k: &mut Kernel) -> u32 {
+        self.state(k).nr_balance_failed
+    }
+
+    /// `cache_nice_tries`: 0 within a core, 1 within a cache, 2 beyond.
+    fn cache_nice_tries(&self) -> u32 {
+        match self.level {
+            Distance::Same | Distance::Smt => 0,
+            Distance::Cache => 1,
+            Distance::Node | Distance::Remote => 2,
+        }
+    }
+}
+
+fn passes(k: &Kernel, cpu: CpuId, idle: IdleType) -> Vec<Pass> {
+    let pass = |domain: &crate::kernel::Domain| Pass { cpu, level: domain.level, span: domain.span, idle };
+    k.domains.of(cpu).iter().map(pass).collect()
+}
+
+/// `sched_balance_newidle`: a CPU that is about to go idle looks for a waiting task. Whether it got one.
+pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
+    if k.overloaded == 0 || k.ideal || k.domains.of(cpu).is_empty() {
+        return false;
+    }
+    let avg_idle = k.cpu(cpu).avg_idle;
+    let mut spent = 0;
+    let mut pulled = false;
+    for pass in passes(k, cpu, IdleType::NewlyIdle) {
+        if avg_idle < spent + pass.state(k).max_newidle_cost {
+            break;
+        }
+        let random = k.fair.params.has(Features::NI_RANDOM);
+        let weight = 1 + pass.state(k).newidle_ratio;
+        if random && k.rng.below(1_024) as u32 > weight {
+            count_newidle(pass.state(k), 0);
+            continue;
+        }
+        let cost = k.cost(CostKind::BalancePerCpu) * k.domains.span(pass.span).len() as u64;
+        spent += cost;
+        let state = pass.state(k);
+        state.max_newidle_cost = state.max_newidle_cost.max(cost);
+        pulled = balance(k, &pass) > 0;
+        if random {
+            let success = (1_024 + weight / 2) / weight;
+            count_newidle(pass.state(k), if pulled { success } else { 0 });
+        }
+        if pulled {
+            break;
+        }
+    }
+    k.charge(cpu, spent);
+    pulled
+}
+
+/// `update_newidle_stats`: the share of searches that found something, over some 1024 searches.
+fn count_newidle(state: &mut DomainState, success: u32) {
+    state.newidle_call += 1;
+    state.newidle_success += success;
+    if state.newidle_call >= 1_024 {
+        state.newidle_ratio = state.newidle_success;
+        state.newidle_call /= 2;
+        state.newidle_success /= 2;
+    }
+}
+
+/// The tick's part: balances this CPU where an interval is over, and wakes an idle CPU to look after those
+/// without tick.
+pub(crate) fn tick(k: &mut Kernel, cpu: CpuId) {
+    for pass in passes(k, cpu, IdleType::Busy) {
+        periodic(k, &pass);
+    }
+    let now = k.now;
+    if k.cpu(cpu).nr_running >= 2 && now >= k.fair.balance.nohz_next {
+        let allowed = k.domains.of(cpu).last().map(|domain| domain.span);
+        let idle = allowed
+            .and_then(|span| k.idle_mask.first_common_wrapping(&k.idle_mask, k.domains.span(span), CpuId(0)));
+        if let Some(idle) = idle {
+            k.fair.balance.nohz_next = now + k.tick_ns;
+            let latency = k.cost(CostKind::Ipi);
+            k.arm(Slot::Cpu(idle, CpuEvent::Balance), now + latency);
+        }
+    }
+}
+
+/// `nohz_idle_balance`: an idle CPU was kicked and balances for every idle CPU.
+pub(crate) fn nohz_idle_balance(k: &mut Kernel, kicked: CpuId) {
+    if !k.is_idle_cpu(kicked) {
+        return;
+    }
+    let cost = k.cost(CostKind::Interrupt);
+    k.charge(kicked, cost);
+    let idle: Vec<CpuId> = k.idle_mask.iter().collect();
+    for cpu in idle {
+        for pass in passes(k, cpu, IdleType::Idle) {
+            if k.overloaded > 0 && k.is_idle_cpu(cpu) && periodic(k, &pass) > 0 {
+                k.resched_curr(cpu);
+            }
+        }
+    }
+}
+
+/// Balances if the domain's interval is over: as many ms as it has CPUs, 16 times that on a busy CPU.
+fn periodic(k: &mut Kernel, pass: &Pass) -> u32 {
+    let size = k.domains.span(pass.span).len() as u64;
+    let factor = if pass.idle == IdleType::Busy { BUSY_FACTOR } else { 1 };
+    let (now, tick) = (k.now, k.tick_ns);
+    let interval = (size * MILLISECOND * factor).max(tick);
+    let state = pass.state(k);
+    // Ticks scatter by their latency: half a tick early is in time.
+    if now + tick / 2 < state.last_balance + interval {
+        return 0;
+    }
+    state.last_balance = now;
+    let cost = k.cost(CostKind::BalancePerCpu) * size;
+    k.charge(pass.cpu, cost);
+    balance(k, pass)
+}
+
+/// `sched_balance_rq`: pulls tasks from the busiest CPU of the domain. How many.
+fn balance(k: &mut Kernel, pass: &Pass) -> u32 {
+    let Some(busiest) = find_busiest(k, pass) else {
+        pass.state(k).nr_balance_failed = 0;
+        return 0;
+    };
+    let moved = match pass.idle {
+        IdleType::NewlyIdle => move_tasks(k, pass, busiest, Imbalance::Tasks(1)),
+        IdleType::Idle => {
+            let queued = k.fair.rqs[busiest.index()].nr_runnable;
+            move_tasks(k, pass, busiest, Imbalance::Tasks((queued / 2).max(1)))
+        }
+        IdleType::Busy => {
+            let load = |cpu: CpuId| k.fair.rqs[cpu.index()].load_weight;
+            let imbalance = (load(busiest) - load(pass.cpu)) / 2;
+            move_tasks(k, pass, busiest, Imbalance::Load(imbalance))
+        }
+    };
+    let newly = pass.idle == IdleType::NewlyIdle;
+    let state = pass.state(k);
+    if moved > 0 {
+        state.nr_balance_failed = 0;
+    } else if !newly {
+        state.nr_balance_failed += 1;
+    }
+    moved
+}
+
+/// The CPU with most to give: most tasks for an idle CPU, most load for a busy one.
+fn find_busiest(k: &Kernel, pass: &Pass) -> Option<CpuId> {
+    let here = &k.fair.rqs[pass.cpu.index()];
+    let mut best: Option<((u64, u64), CpuId)> = None;
+    for cpu in k.domains.span(pass.span).iter().filter(|cpu| *cpu != pass.cpu) {
+        let rq = &k.fair.rqs[cpu.index()];
+        // A real-time task that runs there makes all fair ones wait.
+        let waiting = rq.nr_runnable - u32::from(rq.curr.is_some() && rq.nr_runnable > 0);
+        if waiting == 0 {
+            continue;
+        }
+        let rank = match pass.idle {
+            IdleType::Busy => {
+                if rq.load_weight * 100 <= here.load_weight * IMBALANCE_PCT {
+                    continue;
+                }
+                (rq.load_weight, u64::from(rq.nr_runnable))
+            }
+            _ => (u64::from(rq.nr_runnable), rq.load_weight),
+        };
+        if best.is_none_or(|(found, _)| rank > found) {
+            best = Some((rank, cpu));
+        }
+    }
+    best.map(|(_, cpu)| cpu)
+}
+
+/// How much is to be moved.
+#[derive(Clone, Copy)]
+enum Imbalance {
+    Tasks(u32),
+    Load(u64),
+}
+
+/// `detach_tasks` and `attach_tasks`: those that ran longest ago first.
+fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut imbalance: Imbalance) -> u32 {
+    let failed = pass.failed(k);
+    let limit = k.fair.params.nr_migrate as usize;
+    let mut candidates: Vec<(u64, TaskId)> = k.fair.rqs[from.index()]
+        .queued()
+        .filter(|task| can_migrate(k, pass, *task, from, failed))
+        .map(|task| (k.task(task).exec_start, task))
+        .collect();
+    candidates.sort_unstable();
+    let mut moved = 0;
+    for (_, task) in candidates.into_iter().take(limit) {
+        let weight = u64::from(k.task(task).weight);
+        match &mut imbalance {
+            Imbalance::Tasks(0) | Imbalance::Load(0) => break,
+            Imbalance::Tasks(left) => *left -= 1,
+            Imbalance::Load(left) if weight >> failed.min(31) > *left => continue,
+            Imbalance::Load(left) => *left = left.saturating_sub(weight),
+        }
+        migrate(k, task, from, pass.cpu);
+        moved += 1;
+    }
+    moved
+}
+
+/// `can_migrate_task`.
+fn can_migrate(k: &Kernel, pass: &Pass, task: TaskId, from: CpuId, failed: u32) -> bool {
+    let entity = k.fair.entity(task);
+    if entity.sched_delayed || !k.may_run_on(task, pass.cpu) {
+        return false;
+    }
+    let queued_here = k.fair.rqs[pass.cpu.index()].nr_queued > 0;
+    let ineligible = !k.fair.rqs[from.index()].entity_eligible(&k.fair.entities, task);
+    if failed == 0 && queued_here && ineligible {
+        return false;
+    }
+    failed > pass.cache_nice_tries() || !is_hot(k, pass, task)
+}
+
+/// `task_hot`: ran so recently that its cache is warm; threads of a core share it.
+fn is_hot(k: &Kernel, pass: &Pass, task: TaskId) -> bool {
+    let state = k.task(task);
+    let warm =
+        state.last_ran.is_some() && k.now - k.fair.entity(task).exec_start < k.fair.params.migration_cost;
+    pass.level != Distance::Smt && !state.has_idle_policy() && warm
+}
+
+/// Moves a queued task.
+fn migrate(k: &mut Kernel, task: TaskId, from: CpuId, to: CpuId) {
+    class::dequeue_task(k, from, task, flags::DEQUEUE_SAVE);
+    k.set_task_cpu(task, to);
+    class::enqueue_task(k, to, task, flags::ENQUEUE_MIGRATED);
+    let curr = k.cpu(to).curr;
+    if k.task(curr).class == crate::kernel::Class::Fair && k.is_running(curr) {
+        class::wakeup_preempt(k, to, task, 0);
+    }
+}
