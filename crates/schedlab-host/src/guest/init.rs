@@ -8,6 +8,7 @@ use crate::vm::frames::{Frame, PAYLOAD_BYTES_MAX};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,7 +61,11 @@ fn serve() -> io::Result<()> {
     for part in kernel_log().chunks(PAYLOAD_BYTES_MAX) {
         send(&port, &Frame::KernelLog(part.to_vec()))?;
     }
-    send(&port, &Frame::Exit(code))
+    send(&port, &Frame::Exit(code))?;
+    let port = port.lock().expect("no thread panics while it holds the port");
+    // SAFETY: waits until a serial line is empty; a virtio port refuses, and needs no waiting.
+    unsafe { libc::tcdrain(port.as_raw_fd()) };
+    Ok(())
 }
 
 /// Runs the job's command and passes its output on while it runs.
@@ -107,16 +112,40 @@ fn send(port: &Port, frame: &Frame) -> io::Result<()> {
     frame.write(&mut *port)
 }
 
-/// The virtio port that the host listens to; the driver may still be probing it.
+/// The virtio port that the host listens to, whose driver may still be probing; in kernels that have it only as a
+/// module (Debian's 6.1), the second serial line.
 fn open_port() -> io::Result<Port> {
-    for _ in 0..200 {
-        if let Some(path) = find_port() {
-            let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
-            return Ok(Arc::new(Mutex::new(file)));
+    const TRIES: u32 = 50;
+    let mut path = find_port();
+    for _ in 0..TRIES {
+        if path.is_some() || !Path::new("/sys/bus/virtio").exists() {
+            break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
+        path = find_port();
     }
-    Err(io::Error::new(io::ErrorKind::NotFound, "no virtio port: this kernel has no built-in virtio console"))
+    let path = path.unwrap_or_else(|| PathBuf::from("/dev/ttyS1"));
+    let file = fs::OpenOptions::new().read(true).write(true).open(&path)?;
+    if path.starts_with("/dev/ttyS1") {
+        make_raw(&file)?;
+    }
+    Ok(Arc::new(Mutex::new(file)))
+}
+
+/// Bytes go over the line as they are.
+fn make_raw(line: &File) -> io::Result<()> {
+    // SAFETY: the kernel fills and reads one termios that lives through the calls.
+    unsafe {
+        let mut settings: libc::termios = std::mem::zeroed();
+        if libc::tcgetattr(line.as_raw_fd(), &mut settings) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::cfmakeraw(&mut settings);
+        if libc::tcsetattr(line.as_raw_fd(), libc::TCSANOW, &settings) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 fn find_port() -> Option<PathBuf> {

@@ -166,11 +166,11 @@ impl Machine {
         let acceleration = self.acceleration.unwrap_or_else(|| Acceleration::best(&self.kernel, &self.guest));
         let scratch = tempfile::tempdir().map_err(Error::system("temporary directory"))?;
         let initrd = scratch.path().join("initramfs");
-        let said = Said { console: scratch.path().join("console"), qemu: scratch.path().join("qemu") };
+        let said = Said::below(scratch.path());
         std::fs::write(&initrd, self.initramfs(command)?.build())
             .map_err(Error::system("writing the initramfs"))?;
         let start = Instant::now();
-        let mut qemu = Qemu::start(self.qemu(acceleration, &initrd, &said.console), &said.qemu)?;
+        let mut qemu = Qemu::start(self.qemu(acceleration, &initrd, &said), &said.qemu)?;
         let mut run = Run {
             code: 0,
             stdout: Vec::new(),
@@ -183,22 +183,26 @@ impl Machine {
         };
         let frames = qemu.frames();
         let deadline = start + self.time_limit;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match frames.recv_timeout(left) {
-                Ok(Frame::Exit(code)) => {
-                    run.code = code;
-                    break;
+        let mut ended = false;
+        while !ended {
+            match frames.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(frame) => {
+                    let first = matches!(frame, Frame::Hello(_));
+                    ended = self.take(frame, &mut run);
+                    if first {
+                        run.boot = start.elapsed();
+                    }
                 }
-                Ok(Frame::Hello(_)) => run.boot = start.elapsed(),
-                Ok(frame) => self.take(frame, &mut run),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let seconds = self.time_limit.as_secs();
                     return Err(Error::TimeLimit { seconds, console: said.tail() });
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     let status = qemu.wait(Duration::from_secs(2));
-                    return Err(Error::Died { status, console: said.tail() });
+                    ended = said.frames().iter().any(|frame| self.take(frame, &mut run));
+                    if !ended {
+                        return Err(Error::Died { status, console: said.tail() });
+                    }
                 }
             }
         }
@@ -208,7 +212,8 @@ impl Machine {
         Ok(run)
     }
 
-    fn take(&self, frame: Frame, run: &mut Run) {
+    /// Adds what a frame says to the run; true if it was the last.
+    fn take(&self, frame: Frame, run: &mut Run) -> bool {
         use std::io::Write;
         match frame {
             Frame::Stdout(bytes) => {
@@ -226,8 +231,13 @@ impl Machine {
             }
             Frame::File(name, bytes) => run.files.entry(name).or_default().extend(bytes),
             Frame::KernelLog(bytes) => run.kernel_log.push_str(&String::from_utf8_lossy(&bytes)),
-            Frame::Hello(_) | Frame::Exit(_) => {}
+            Frame::Hello(uptime_ns) => run.boot = Duration::from_nanos(uptime_ns),
+            Frame::Exit(code) => {
+                run.code = code;
+                return true;
+            }
         }
+        false
     }
 
     fn initramfs(&self, command: &[&str]) -> Result<Initramfs, Error> {
@@ -273,7 +283,7 @@ impl Machine {
         Ok(archive)
     }
 
-    fn qemu(&self, acceleration: Acceleration, initrd: &Path, console: &Path) -> Command {
+    fn qemu(&self, acceleration: Acceleration, initrd: &Path, said: &Said) -> Command {
         let Topology { sockets, cores, threads } = self.topology;
         let mut command = Command::new("qemu-system-x86_64");
         command
@@ -288,7 +298,9 @@ impl Machine {
             .arg(initrd)
             .args(["-append", &format!("{PARAMETERS} {}", self.parameters)])
             .arg("-serial")
-            .arg(format!("file:{}", console.display()))
+            .arg(format!("file:{}", said.console.display()))
+            .arg("-serial")
+            .arg(format!("file:{}", said.line.display()))
             .args(["-device", "virtio-serial-pci", "-chardev", "file,id=results,path=/dev/fd/1"])
             .args(["-device", "virtserialport,chardev=results,name=schedlab"]);
         command
@@ -309,10 +321,26 @@ fn file_name(path: &Path) -> String {
 /// Where the guest's console and QEMU's own messages are written.
 struct Said {
     console: PathBuf,
+    /// The second serial line: frames from kernels without a virtio port.
+    line: PathBuf,
     qemu: PathBuf,
 }
 
 impl Said {
+    fn below(directory: &Path) -> Self {
+        let file = |name| directory.join(name);
+        Self { console: file("console"), line: file("line"), qemu: file("qemu") }
+    }
+
+    /// The frames that came over the serial line, once the machine is off.
+    fn frames(&self) -> mpsc::Receiver<Frame> {
+        let (sender, receiver) = mpsc::channel();
+        if let Ok(file) = File::open(&self.line) {
+            read_frames(std::io::BufReader::new(file), &sender);
+        }
+        receiver
+    }
+
     /// The last lines of both, for an error's text.
     fn tail(&self) -> String {
         const LINES: usize = 25;
