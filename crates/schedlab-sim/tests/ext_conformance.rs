@@ -2,6 +2,9 @@
 //! with the same arguments. The recorded sequences are in tests/golden/callbacks, the scenarios in
 //! tests/conformance.
 
+// A test may read files; the simulator may not.
+#![allow(clippy::disallowed_methods)]
+
 use schedlab_model::event::NullSink;
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::topology::Topology;
