@@ -176,8 +176,9 @@ fn libbpf_leaves_the_same_instructions_for_an_invented_kernel() {
         eprintln!("skipped: needs root, to put types where libbpf looks for them");
         return;
     }
-    let schedulers = SCHEDULERS.iter().filter(|o| o.name == "vtime");
-    let objects: Vec<Object> = TESTS.iter().chain(schedulers).copied().collect();
+    let tests = TESTS.iter().filter(|o| o.name != "headers");
+    let vtime = SCHEDULERS.iter().filter(|o| o.name == "vtime");
+    let objects: Vec<Object> = tests.chain(vtime).copied().collect();
     let compared = compare(&common::kernel().to_bytes(), objects);
     assert!(compared > 500, "only {compared} instructions were compared");
 }
@@ -188,8 +189,36 @@ fn libbpf_leaves_the_same_instructions_for_linux_7_2() {
         eprintln!("skipped: needs root, zstd and the 7.2 kernel that the VM tests keep in the cache");
         return;
     };
-    let compared = compare(&kernel, SCHEDULERS.to_vec());
+    let headers = TESTS.iter().filter(|o| o.name == "headers");
+    let compared = compare(&kernel, SCHEDULERS.iter().chain(headers).copied().collect());
     assert!(compared > 100, "only {compared} instructions were compared");
+}
+
+#[test]
+fn linux_7_2_has_all_that_our_headers_declare() {
+    let Some(kernel) = linux_7_2_types() else {
+        eprintln!("skipped: needs zstd and the 7.2 kernel that the VM tests keep in the cache");
+        return;
+    };
+    let kernel = Btf::parse(&kernel).expect("valid types");
+    let bytes = schedlab_objects::test_object("headers").expect("bpf/tests has it");
+    let image = ObjectImage::load(bytes, "headers", &kernel).expect("it loads");
+    let mut missing = Vec::new();
+    let mut checked = 0;
+    for program in &image.programs {
+        for (i, insn) in program.insns.iter().enumerate() {
+            // An unresolved function is a plain load of 0; an existence test is a move of 0 or 1.
+            let is_function = insn.code == 0x18 && insn.regs >> 4 != 2;
+            let is_existence = matches!(insn.code, 0xb7 | 0xb4) && insn.regs & 15 != 0;
+            checked += usize::from(is_function || is_existence);
+            if (is_function || is_existence) && insn.imm == 0 {
+                let line = program.lines.iter().rev().find(|l| l.insn as usize <= i);
+                missing.push(line.map_or(String::new(), |l| l.text.trim().to_string()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "absent from 7.2: {missing:#?}");
+    assert!(checked > 120, "only {checked} declarations were checked");
 }
 
 #[test]
