@@ -67,6 +67,8 @@ KNOB_FIXED(u32, depth, 4, levels, 1, 8, "Levels that are searched.");
 
 struct setting settings[3] = { { .weight = 7, .bias = -2 }, { .weight = 8, .high = 19 }, {} };
 u32 elsewhere SEC(".data.elsewhere") = 11;
+/* Hidden from other files, as a lock private to this one would be. */
+u32 concealed __hidden SEC(".data.concealed") = 3;
 const volatile s32 fixed = -5;
 u64 counter;
 u64 counter_b;
@@ -93,7 +95,7 @@ int use_maps(void *ctx)
 	counter += settings[depth & 1].weight;
 	counter_b++;
 	hidden += level;
-	grouped = hidden;
+	grouped = hidden + concealed;
 	bpf_printk("counter %d", counter);
 	bpf_ringbuf_output(&ring, &key, sizeof(key), 0);
 	return 0;

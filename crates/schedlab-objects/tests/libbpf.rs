@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use std::ptr;
 
 use schedlab_bpf::btf::Btf;
-use schedlab_bpf::image::{Insn, ObjectImage};
+use schedlab_bpf::image::{Insn, MapOrigin, ObjectImage};
 use schedlab_objects::{Object, SCHEDULERS, TESTS};
 
 const VMLINUX_BTF: &CStr = c"/sys/kernel/btf/vmlinux";
@@ -28,11 +28,19 @@ const VMLINUX_BTF: &CStr = c"/sys/kernel/btf/vmlinux";
 /// A program's instructions, and its line records as (instruction, line, column) if libbpf kept them.
 type Program = (Vec<Insn>, Option<Vec<(u32, u32, u32)>>);
 
-/// All programs of an object by name.
-type Programs = BTreeMap<String, Program>;
+/// A map's type, key size, value size, number of entries, flags, and first content if it has one.
+type Map = ([u32; 5], Option<Vec<u8>>);
+
+/// What libbpf makes of an object: programs by name, maps in order without struct_ops ones.
+struct Reference {
+    programs: BTreeMap<String, Program>,
+    maps: Vec<Map>,
+}
+
+const MAP_TYPE_STRUCT_OPS: u32 = 26;
 
 /// What libbpf makes of an object; `None` if it cannot open it.
-fn relocate_by_libbpf(bytes: &[u8]) -> Option<Programs> {
+fn relocate_by_libbpf(bytes: &[u8]) -> Option<Reference> {
     let mut programs = BTreeMap::new();
     // SAFETY: libbpf copies `bytes`; every pointer it returns lives until `bpf_object__close`.
     unsafe {
@@ -53,9 +61,37 @@ fn relocate_by_libbpf(bytes: &[u8]) -> Option<Programs> {
             }
             program = libbpf_sys::bpf_object__next_program(object, program);
         }
+        let maps = maps(object);
         libbpf_sys::bpf_object__close(object);
+        Some(Reference { programs, maps })
     }
-    Some(programs)
+}
+
+/// # Safety
+/// `object` is a live object of libbpf.
+unsafe fn maps(object: *mut libbpf_sys::bpf_object) -> Vec<Map> {
+    let mut maps = Vec::new();
+    // SAFETY: maps and their initial values live as long as the object.
+    unsafe {
+        let mut map = libbpf_sys::bpf_object__next_map(object, ptr::null());
+        while !map.is_null() {
+            let definition = [
+                libbpf_sys::bpf_map__type(map),
+                libbpf_sys::bpf_map__key_size(map),
+                libbpf_sys::bpf_map__value_size(map),
+                libbpf_sys::bpf_map__max_entries(map),
+                libbpf_sys::bpf_map__map_flags(map),
+            ];
+            let mut size = 0;
+            let value = libbpf_sys::bpf_map__initial_value(map, &mut size).cast::<u8>();
+            let value = (!value.is_null()).then(|| std::slice::from_raw_parts(value, size as usize).to_vec());
+            if definition[0] != MAP_TYPE_STRUCT_OPS {
+                maps.push((definition, value));
+            }
+            map = libbpf_sys::bpf_object__next_map(object, map);
+        }
+    }
+    maps
 }
 
 fn decode(b: &[u8; 8]) -> Insn {
@@ -98,7 +134,7 @@ fn mount_types(file: &Path) {
 }
 
 /// Runs libbpf over objects with the types of `kernel`.
-fn libbpf_results(kernel: &[u8], objects: Vec<Object>) -> Vec<Option<Programs>> {
+fn libbpf_results(kernel: &[u8], objects: Vec<Object>) -> Vec<Option<Reference>> {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(kernel).expect("room for the types");
     let path = file.path().to_path_buf();
@@ -112,14 +148,15 @@ fn libbpf_results(kernel: &[u8], objects: Vec<Object>) -> Vec<Option<Programs>> 
 }
 
 /// Compares one object; the list names what differs.
-fn differences(object: &Object, kernel: &Btf, reference: &Option<Programs>) -> Vec<String> {
+fn differences(object: &Object, kernel: &Btf, reference: &Option<Reference>) -> Vec<String> {
     let (image, reference) = match (ObjectImage::load(object.bytes, object.name, kernel), reference) {
         (Ok(image), Some(reference)) => (image, reference),
         (Ok(_), None) => return vec![format!("{}: libbpf cannot open it", object.name)],
         (Err(_), None) => return Vec::new(),
         (Err(error), Some(_)) => return vec![format!("{}: {error}", object.name)],
     };
-    let mut problems = Vec::new();
+    let mut problems = map_differences(object, &image, &reference.maps);
+    let reference = &reference.programs;
     let names: Vec<&str> = image.programs.iter().map(|p| p.name.as_str()).collect();
     if names.len() != reference.len() || !names.iter().all(|n| reference.contains_key(*n)) {
         problems.push(format!("{}: programs {names:?}, libbpf {:?}", object.name, reference.keys()));
@@ -152,6 +189,30 @@ fn differences(object: &Object, kernel: &Btf, reference: &Option<Programs>) -> V
     problems
 }
 
+/// Configuration values are left out: libbpf fills in those of the machine it runs on. It also forgets the
+/// content of maps that it has created and that user space may not map.
+fn map_differences(object: &Object, image: &ObjectImage, reference: &[Map]) -> Vec<String> {
+    let ours: Vec<Map> = image
+        .maps
+        .iter()
+        .map(|m| {
+            let definition = [m.map_type, m.key_size, m.value_size, m.max_entries, m.map_flags];
+            (definition, (!m.initial.is_empty()).then(|| m.initial.clone()))
+        })
+        .collect();
+    if ours.len() != reference.len() {
+        return vec![format!("{}: {} maps, libbpf {}", object.name, ours.len(), reference.len())];
+    }
+    let mut problems = Vec::new();
+    for (map, (ours, theirs)) in image.maps.iter().zip(ours.iter().zip(reference)) {
+        let same_value = map.origin == MapOrigin::Kconfig || theirs.1.is_none() || ours.1 == theirs.1;
+        if ours.0 != theirs.0 || !same_value {
+            problems.push(format!("{}: map {}: {:?}, libbpf {:?}", object.name, map.name, ours.0, theirs.0));
+        }
+    }
+    problems
+}
+
 /// Compares objects under the types of a kernel; gives the number of instructions.
 fn compare(kernel: &[u8], objects: Vec<Object>) -> usize {
     let types = Btf::parse(kernel).expect("valid types");
@@ -159,7 +220,8 @@ fn compare(kernel: &[u8], objects: Vec<Object>) -> usize {
     let problems: Vec<String> =
         objects.iter().zip(&results).flat_map(|(o, r)| differences(o, &types, r)).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    let compared = results.iter().flatten().flat_map(|r| r.values()).map(|(insns, _)| insns.len()).sum();
+    let compared =
+        results.iter().flatten().flat_map(|r| r.programs.values()).map(|(insns, _)| insns.len()).sum();
     let opened = results.iter().flatten().count();
     eprintln!("{compared} instructions of {opened} objects agree; {} open nowhere", objects.len() - opened);
     compared

@@ -34,6 +34,8 @@ pub(super) struct Symbol<'a> {
     pub binding: elf::SymbolBind,
     /// `STT_*`.
     pub kind: elf::SymbolType,
+    /// Invisible to other files: libbpf treats such a variable as static.
+    pub hidden: bool,
 }
 
 /// One relocation of a section.
@@ -102,6 +104,7 @@ impl<'a> Elf<'a> {
                 section: symbol.st_shndx(Le),
                 binding: symbol.st_bind(),
                 kind: symbol.st_type(),
+                hidden: matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL),
             });
         }
         if read_symbols.is_empty() {

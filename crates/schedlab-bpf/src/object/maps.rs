@@ -54,7 +54,7 @@ pub(super) fn collect(elf: &Elf<'_>, btf: &Btf, externs: &[Extern]) -> Result<Ve
         initial.resize(size, 0);
         let mut image = data_map(section.name, origin, initial);
         image.value_type = btf.named(section.name).next().unwrap_or(0);
-        if has_global(btf, image.value_type) {
+        if has_global(elf, btf, image.value_type) {
             image.map_flags |= BPF_F_MMAPABLE;
         }
         maps.push(MapEntry { image, section: Some(index), offset: 0 });
@@ -131,10 +131,13 @@ pub(super) fn globals(elf: &Elf<'_>, btf: &Btf, maps: &[MapEntry]) -> Vec<Global
     globals
 }
 
-/// Only a section with a global variable is mapped into user space.
-fn has_global(btf: &Btf, datasec: u32) -> bool {
+/// Only a section with a global variable that is not hidden is mapped into user space.
+fn has_global(elf: &Elf<'_>, btf: &Btf, datasec: u32) -> bool {
     let Kind::Datasec { vars, .. } = btf.kind(datasec) else { return false };
-    vars.iter().any(|v| matches!(btf.kind(v.type_id), Kind::Var { linkage, .. } if *linkage != 0))
+    vars.iter().any(|v| {
+        let is_global = matches!(btf.kind(v.type_id), Kind::Var { linkage, .. } if *linkage != 0);
+        is_global && elf.variable(btf.name(v.type_id)).is_none_or(|s| !s.hidden)
+    })
 }
 
 fn defined(elf: &Elf<'_>, btf: &Btf) -> Result<Vec<MapEntry>, LoadError> {
