@@ -97,13 +97,13 @@ pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
         k.add_nr_running(cpu, -1);
         return false;
     }
+    rq.account_dequeue(entities, task);
+    rq.update_zero_vruntime(entities);
     if params.has(Features::PLACE_REL_DEADLINE) && !sleep {
         let entity = &mut entities[task.index()];
         entity.deadline -= entity.vruntime;
         entity.rel_deadline = true;
     }
-    rq.account_dequeue(entities, task);
-    rq.update_zero_vruntime(entities);
     if was_delayed {
         let entity = &mut entities[task.index()];
         entity.sched_delayed = false;
