@@ -151,6 +151,12 @@ impl<'a, H: 'static> CallContext<'a, H> {
         unsafe { super::run::call_program(self.raw, program, arguments) }
     }
 
+    /// Calls a program's main function with r1 to r5.
+    pub(crate) fn call_entry(&mut self, program: usize, arguments: [u64; 5]) -> Result<u64, Fault> {
+        let entry = self.raw().state.code.linked.programs[program].entry;
+        self.call_function(super::link::function_address(entry), arguments)
+    }
+
     /// Calls a function a program handed out, as an entry of its own: its fault does not end the caller.
     pub(crate) fn call_function(&mut self, function: u64, arguments: [u64; 5]) -> Result<u64, Fault> {
         let outermost = self.raw().level == 0;

@@ -48,6 +48,8 @@ impl<H: Host> Instance<H> {
             random: Random(seed),
             log: Log::default(),
             timers: Default::default(),
+            objects: Default::default(),
+            collections: Default::default(),
             cpumask_previous: 0,
         };
         let raw = RawContext {
@@ -91,6 +93,28 @@ impl<H: Host> Instance<H> {
     #[inline]
     pub fn call(&mut self, program: usize, arguments: &[u64], host: &mut H) -> Result<u64, Fault> {
         self.enter(host).call(program, arguments)
+    }
+
+    /// Runs a program that takes a context in memory, as `SEC("syscall")` programs do: `bytes` is copied in,
+    /// r1 points to it, and what the program left there is copied back.
+    ///
+    /// # Errors
+    /// A fault; a region without room is one.
+    pub fn call_with_bytes(&mut self, program: usize, bytes: &mut [u8], host: &mut H) -> Result<u64, Fault> {
+        let size = bytes.len() as u64;
+        let Some(address) = self.memory().alloc(size, 8) else {
+            let linked = &self.raw().state.code.linked;
+            return Err(linked.fault(super::FaultKind::OutOfMemory(size), None));
+        };
+        if let Some(place) = self.memory().bytes_mut(address, size) {
+            place.copy_from_slice(bytes);
+        }
+        let result = self.enter(host).call_entry(program, [address, 0, 0, 0, 0]);
+        if let Some(place) = self.memory().bytes(address, size) {
+            bytes.copy_from_slice(place);
+        }
+        self.memory().free(address, size, 8);
+        result
     }
 
     /// Runs with the interpreter even where native code exists.

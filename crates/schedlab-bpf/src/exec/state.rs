@@ -29,6 +29,10 @@ pub(crate) struct State {
     pub random: Random,
     pub log: Log,
     pub timers: BTreeMap<u64, Timer>,
+    /// Objects of `bpf_obj_new()`: address to (bytes, references).
+    pub objects: BTreeMap<u64, (u64, u32)>,
+    /// Lists and trees by the address of their head or root: node addresses in order.
+    pub collections: BTreeMap<u64, VecDeque<u64>>,
     /// The last answer of `bpf_cpumask_any_distribute()`.
     pub cpumask_previous: u32,
 }

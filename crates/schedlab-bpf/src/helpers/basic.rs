@@ -103,12 +103,16 @@ fn current_comm<H: Host>(cx: &mut Cx<'_, H>, to: u64, bytes: u64) -> Result<u64,
 
 fn per_cpu_ptr<H: Host>(cx: &mut Cx<'_, H>, variable: u64, cpu: u64) -> u64 {
     let options = &cx.state().code.options;
-    if cpu as u32 >= options.nr_cpus { 0 } else { variable + u64::from(cpu as u32) * options.percpu_stride }
+    if cpu as u32 >= options.nr_cpus {
+        0
+    } else {
+        variable.wrapping_add(u64::from(cpu as u32).wrapping_mul(options.percpu_stride))
+    }
 }
 
 fn this_cpu_ptr<H: Host>(cx: &mut Cx<'_, H>, variable: u64) -> u64 {
     let cpu = cx.cpu();
-    variable + u64::from(cpu) * cx.state().code.options.percpu_stride
+    variable.wrapping_add(u64::from(cpu).wrapping_mul(cx.state().code.options.percpu_stride))
 }
 
 /// Calls a function with (index, argument) until it returns 1; gives the number of calls.

@@ -184,7 +184,7 @@ fn create<H: Host>(cx: &mut Cx<'_, H>) -> u64 {
 fn acquire<H: Host>(cx: &mut Cx<'_, H>, mask: u64) -> Result<u64, FaultKind> {
     let count = mask.wrapping_add(cx.cpumask_bytes());
     let references = cx.memory().read_u64(count);
-    if cx.memory().store(count, 0, 8, references + 1) {
+    if cx.memory().store(count, 0, 8, references.wrapping_add(1)) {
         Ok(mask)
     } else {
         Err(FaultKind::Store { address: mask })

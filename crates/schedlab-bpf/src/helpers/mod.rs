@@ -4,6 +4,7 @@
 //! is the host's.
 
 mod basic;
+mod collection;
 mod cpumask;
 mod iter;
 mod map;
@@ -41,10 +42,13 @@ pub(crate) fn generic_kfuncs<H: Host>(table: &mut KfuncTable<H>) {
         "bpf_preempt_enable",
         "bpf_local_irq_save",
         "bpf_local_irq_restore",
+        "bpf_res_spin_lock",
+        "bpf_res_spin_unlock",
     ] {
         table.add_constant(name, 0);
     }
     table.add_context("bpf_get_smp_processor_id", ContextField::Cpu);
+    collection::add(table);
     iter::add(table);
     cpumask::add(table);
 }

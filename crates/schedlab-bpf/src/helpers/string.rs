@@ -155,7 +155,7 @@ fn parse_conversion(mut rest: &[u8]) -> (Conversion, Option<u8>, &[u8]) {
                 conversion.precision = Some(0);
             }
             b'+' | b' ' => {}
-            b'h' => conversion.bits /= 2,
+            b'h' => conversion.bits = (conversion.bits / 2).max(8),
             b'l' | b'z' | b't' => conversion.bits = 64,
             kind => return (conversion, Some(*kind), rest),
         }

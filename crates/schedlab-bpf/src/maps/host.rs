@@ -19,10 +19,14 @@ impl Map {
     }
 
     fn key_fits(&self, key: &[u8]) -> Result<(), MapError> {
-        if key.len() == self.info.key_size as usize {
+        let size = match self.store {
+            Store::Storage(_) => 8,
+            _ => self.info.key_size as usize,
+        };
+        if key.len() == size {
             return Ok(());
         }
-        Err(self.error(format!("a key has {} bytes, not {}", self.info.key_size, key.len())))
+        Err(self.error(format!("a key has {size} bytes, not {}", key.len())))
     }
 }
 
@@ -53,9 +57,8 @@ impl Maps {
                 let first = element + table.value_offset();
                 Ok(Some((0..*copies).map(|copy| first + u64::from(copy) * map.place.stride).collect()))
             }
-            Store::Storage(values) => {
-                let owner = key.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
-                Ok(values.get(&owner).map(|value| vec![*value]))
+            Store::Storage(table) => {
+                Ok(table.find(memory, key).map(|element| vec![element + table.value_offset()]))
             }
             _ => Err(map.error("has no keys")),
         }
@@ -95,7 +98,9 @@ impl Maps {
                 .elements()
                 .filter_map(|element| memory.bytes(element, map.info.key_size.into()).map(<[u8]>::to_vec))
                 .collect(),
-            Store::Storage(values) => values.keys().map(|owner| owner.to_le_bytes().to_vec()).collect(),
+            Store::Storage(table) => {
+                table.elements().map(|element| memory.read_u64(element).to_le_bytes().to_vec()).collect()
+            }
             _ => Vec::new(),
         }
     }

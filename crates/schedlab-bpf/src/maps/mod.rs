@@ -7,8 +7,6 @@ mod host;
 mod ring;
 mod table;
 
-use std::collections::BTreeMap;
-
 use crate::exec::layout::{Layout, MapLayout};
 use crate::exec::{BpfError, FaultKind};
 use crate::image::{MapImage, ObjectImage};
@@ -80,8 +78,8 @@ enum Store {
         lifo: bool,
     },
     Ring(Ring),
-    /// Task or cgroup storage: owner's address to value's address.
-    Storage(BTreeMap<u64, u64>),
+    /// Task or cgroup storage: the key is the owner's address.
+    Storage(Table),
 }
 
 /// What is wrong with a map that cannot exist here, if anything.
@@ -101,6 +99,9 @@ pub(crate) fn check(image: &ObjectImage) -> Result<(), BpfError> {
                 if map.max_entries == 0 =>
             {
                 "has max_entries 0; set it before the object is compiled, as its user half would".to_owned()
+            }
+            kind::ARRAY | kind::PERCPU_ARRAY | kind::ARRAY_OF_MAPS if map.value_size == 0 => {
+                "is an array whose values have no bytes".to_owned()
             }
             kind::RINGBUF if !map.max_entries.is_power_of_two() => {
                 format!("is a ring buffer of {} bytes; it must be a power of two", map.max_entries)
@@ -149,7 +150,9 @@ impl Maps {
                     Store::Queue { values: Default::default(), lifo: info.map_type == kind::STACK }
                 }
                 kind::RINGBUF => Store::Ring(Ring::new(info.max_entries)),
-                kind::TASK_STORAGE | kind::CGRP_STORAGE => Store::Storage(BTreeMap::new()),
+                kind::TASK_STORAGE | kind::CGRP_STORAGE => {
+                    Store::Storage(Table::new(8, stride, u32::MAX, false))
+                }
                 _ => Store::Array { copies: 1 },
             };
             maps.push(Map { info: info.clone(), place: place.clone(), store });
@@ -355,37 +358,35 @@ impl Maps {
         flags: u64,
     ) -> Result<u64, FaultKind> {
         let map = &mut self.maps[map];
-        let Store::Storage(values) = &mut map.store else { return Ok(0) };
+        let Store::Storage(table) = &mut map.store else { return Ok(0) };
         if owner == 0 {
             return Ok(0);
         }
-        if let Some(value) = values.get(&owner) {
-            return Ok(*value);
+        let key = owner.to_le_bytes();
+        if let Some(element) = table.find(memory, &key) {
+            return Ok(element + table.value_offset());
         }
         if flags & STORAGE_CREATE == 0 {
             return Ok(0);
         }
-        let address = memory.alloc(map.place.stride, 8).ok_or(FaultKind::OutOfMemory(map.place.stride))?;
+        let Ok(element) = table.insert(memory, &key) else {
+            return Err(FaultKind::OutOfMemory(map.place.stride));
+        };
+        memory.write_u64(element, owner);
+        let value = element + table.value_offset();
         if initial != 0
             && let Some(content) = memory.bytes(initial, map.info.value_size.into()).map(<[u8]>::to_vec)
         {
-            memory.bytes_mut(address, content.len() as u64).expect("inside").copy_from_slice(&content);
+            memory.bytes_mut(value, content.len() as u64).expect("inside").copy_from_slice(&content);
         }
-        values.insert(owner, address);
-        Ok(address)
+        Ok(value)
     }
 
     /// `bpf_task_storage_delete()` and its like.
     pub(crate) fn storage_delete(&mut self, memory: &mut Memory, map: usize, owner: u64) -> i64 {
         let map = &mut self.maps[map];
-        let Store::Storage(values) = &mut map.store else { return -EINVAL };
-        match values.remove(&owner) {
-            Some(address) => {
-                memory.free(address, map.place.stride, 8);
-                0
-            }
-            None => -ENOENT,
-        }
+        let Store::Storage(table) = &mut map.store else { return -EINVAL };
+        if table.remove(memory, &owner.to_le_bytes()) { 0 } else { -ENOENT }
     }
 
     /// Frees what every storage map keeps for an object that is no more.
@@ -433,7 +434,7 @@ impl Maps {
                 let index = u32::try_from(index).ok().filter(|index| *index < map.info.max_entries)?;
                 Some((Visit::Index(index), map.place.values + u64::from(index) * map.place.stride))
             }
-            Store::Hash { table, .. } => {
+            Store::Hash { table, .. } | Store::Storage(table) => {
                 let holds = |at: &u64| {
                     let value = at + table.value_offset();
                     (value..value + map.place.stride).contains(&address)

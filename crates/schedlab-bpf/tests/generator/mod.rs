@@ -37,9 +37,17 @@ pub const KFUNC_REENTER: i32 = 2;
 pub const KFUNC_FAULT: i32 = 3;
 pub const KFUNC_NOW: i32 = 4;
 pub const KFUNC_LOAD: i32 = 5;
+/// Ids of the kfuncs that exist without the host.
+pub const KFUNCS_GENERIC_FROM: i32 = 100;
 
-/// The maps every program can use: an array, its per-CPU form, a hash.
-pub const MAPS: u32 = 3;
+/// Names of the kfuncs that exist without the host.
+pub fn generic_names() -> &'static [String] {
+    static NAMES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+    NAMES.get_or_init(|| KfuncTable::<Witness>::new().names().map(str::to_owned).collect())
+}
+
+/// The maps every program can use; the first two are arrays.
+pub const MAPS: u32 = 7;
 
 fn kfuncs() -> KfuncTable<Witness> {
     type Cx<'a> = CallContext<'a, Witness>;
@@ -72,14 +80,21 @@ fn kfuncs() -> KfuncTable<Witness> {
 /// An object of `programs` random programs.
 pub fn random_object(random: &mut Random, programs: usize) -> ObjectImage {
     let made = (0..programs).map(|index| statements::program(random, &format!("p{index}")));
+    let mut kfuncs = vec![(1, "mix"), (2, "reenter"), (3, "fault"), (4, "now"), (5, "load")];
+    let generic = generic_names().iter().enumerate();
+    kfuncs.extend(generic.map(|(index, name)| (index as u32 + KFUNCS_GENERIC_FROM as u32, name.as_str())));
     object(
         made.collect(),
         vec![
             map("array", kind::ARRAY, 4, 20, 6),
             map("percpu", kind::PERCPU_ARRAY, 4, 16, 3),
             map("hash", kind::HASH, 4, 24, 4),
+            map("lru", kind::LRU_PERCPU_HASH, 4, 8, 2),
+            map("queue", kind::QUEUE, 0, 12, 3),
+            map("ring", kind::RINGBUF, 0, 0, 256),
+            map("storage", kind::TASK_STORAGE, 4, 16, 0),
         ],
-        &[(1, "mix"), (2, "reenter"), (3, "fault"), (4, "now"), (5, "load")],
+        &kfuncs,
     )
 }
 

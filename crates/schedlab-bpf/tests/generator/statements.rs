@@ -126,6 +126,7 @@ impl Writer<'_> {
             18 => self.may_goto_loop(),
             19..=20 => self.helper(),
             21 => self.kfunc(),
+            22 if self.random.one_in(3) => self.wild_call(),
             22 => self.call_function(),
             _ => self.look_up(),
         }
@@ -358,6 +359,36 @@ impl Writer<'_> {
             }
         }
         self.push(call_kfunc(id));
+    }
+
+    /// Any helper or generic kfunc with whatever the registers hold.
+    fn wild_call(&mut self) {
+        const HELPERS: [i32; 31] = [
+            1, 2, 3, 4, 6, 14, 16, 87, 88, 89, 105, 106, 112, 115, 118, 130, 131, 132, 133, 134, 153, 154,
+            156, 157, 164, 165, 169, 170, 171, 177, 194,
+        ];
+        for register in 1..=5 {
+            match self.random.below(4) {
+                0 => self.value_into(register),
+                1 => {
+                    let map = self.random.below(u64::from(MAPS)) as u32;
+                    self.insns.extend(mov_map(register, map));
+                }
+                2 => {
+                    let small = self.random.below(100) as i32;
+                    self.push(mov_imm(register, small));
+                }
+                _ => {}
+            }
+        }
+        if self.random.one_in(3) {
+            let id =
+                super::KFUNCS_GENERIC_FROM + self.random.below(super::generic_names().len() as u64) as i32;
+            self.push(call_kfunc(id));
+        } else {
+            let helper = self.random.pick(&HELPERS);
+            self.push(call(helper));
+        }
     }
 
     fn call_function(&mut self) {

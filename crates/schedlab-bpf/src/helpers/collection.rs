@@ -1,0 +1,124 @@
+//! Objects that programs allocate (`bpf_obj_new`) and the lists and trees that own them.
+//!
+//! Differs from Linux: nodes are kept in order beside the region, so the content of `bpf_list_node` and
+//! `bpf_rb_node` stays zero and `bpf_rbtree_root/left/right` do not exist. The order of nodes, and who is
+//! first, is the kernel's: equal tree nodes stay in the order they came.
+
+use super::{Cx, Host, bad};
+use crate::exec::{FaultKind, Faulted, KfuncTable};
+use crate::maps::EINVAL;
+
+pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
+    // Newer kernels drop `_impl` and pass the last arguments in secret; nothing here needs them.
+    for suffix in ["", "_impl"] {
+        table.add(&format!("bpf_obj_new{suffix}"), new::<H>);
+        table.add(&format!("bpf_obj_drop{suffix}"), drop_reference::<H>);
+        table.add(&format!("bpf_refcount_acquire{suffix}"), acquire::<H>);
+        table.add(&format!("bpf_list_push_front{suffix}"), |cx: &mut Cx<'_, H>, head: u64, node: u64| {
+            push(cx, head, node, true)
+        });
+        table.add(&format!("bpf_list_push_back{suffix}"), |cx: &mut Cx<'_, H>, head: u64, node: u64| {
+            push(cx, head, node, false)
+        });
+        table.add(&format!("bpf_rbtree_add{suffix}"), tree_add::<H>);
+    }
+    table
+        .add("bpf_list_pop_front", |cx: &mut Cx<'_, H>, head: u64| take(cx, head, |nodes| nodes.pop_front()));
+    table.add("bpf_list_pop_back", |cx: &mut Cx<'_, H>, head: u64| take(cx, head, |nodes| nodes.pop_back()));
+    for name in ["bpf_list_front", "bpf_rbtree_first"] {
+        table.add(name, |cx: &mut Cx<'_, H>, head: u64| take(cx, head, |nodes| nodes.front().copied()));
+    }
+    table.add("bpf_list_back", |cx: &mut Cx<'_, H>, head: u64| take(cx, head, |nodes| nodes.back().copied()));
+    table.add("bpf_rbtree_remove", tree_remove::<H>);
+    table.add("bpf_rdonly_cast", |_: &mut Cx<'_, H>, object: u64, _type: u64| object);
+    table.add("bpf_cast_to_kern_ctx", |_: &mut Cx<'_, H>, object: u64| object);
+}
+
+/// A zeroed object of a type of the object file; 0 when the region is full.
+fn new<H: Host>(cx: &mut Cx<'_, H>, type_id: u64) -> Result<u64, FaultKind> {
+    let Some(bytes) = cx.state().code.image.btf.size_of(type_id as u32) else {
+        return Err(bad("bpf_obj_new", format!("type {type_id} of the object has no size")));
+    };
+    let bytes = u64::from(bytes);
+    let Some(address) = cx.memory().alloc(bytes, 8) else { return Ok(0) };
+    cx.state().objects.insert(address, (bytes, 1));
+    Ok(address)
+}
+
+fn acquire<H: Host>(cx: &mut Cx<'_, H>, object: u64) -> Result<u64, FaultKind> {
+    match cx.state().objects.get_mut(&object) {
+        Some((_, references)) => {
+            *references += 1;
+            Ok(object)
+        }
+        None => Err(bad("bpf_refcount_acquire", format!("{object:#x} is no live object"))),
+    }
+}
+
+fn drop_reference<H: Host>(cx: &mut Cx<'_, H>, object: u64) -> Result<(), FaultKind> {
+    let state = cx.state();
+    match state.objects.get_mut(&object) {
+        Some((_, references)) if *references > 1 => *references -= 1,
+        Some((bytes, _)) => {
+            state.memory.free(object, *bytes, 8);
+            state.objects.remove(&object);
+        }
+        None => return Err(bad("bpf_obj_drop", format!("{object:#x} is no live object"))),
+    }
+    Ok(())
+}
+
+/// Whether some list or tree owns the node.
+fn owned<H: Host>(cx: &mut Cx<'_, H>, node: u64) -> bool {
+    cx.state().collections.values().any(|nodes| nodes.contains(&node))
+}
+
+fn push<H: Host>(cx: &mut Cx<'_, H>, head: u64, node: u64, front: bool) -> i64 {
+    if owned(cx, node) {
+        return -EINVAL;
+    }
+    let nodes = cx.state().collections.entry(head).or_default();
+    if front {
+        nodes.push_front(node)
+    } else {
+        nodes.push_back(node)
+    }
+    0
+}
+
+fn take<H: Host>(
+    cx: &mut Cx<'_, H>,
+    head: u64,
+    from: fn(&mut std::collections::VecDeque<u64>) -> Option<u64>,
+) -> u64 {
+    cx.state().collections.get_mut(&head).and_then(from).unwrap_or(0)
+}
+
+/// Inserts behind all nodes that the new one is not less than, found by halving.
+fn tree_add<H: Host>(cx: &mut Cx<'_, H>, root: u64, node: u64, less: u64) -> Result<i64, Faulted> {
+    if owned(cx, node) {
+        return Ok(-EINVAL);
+    }
+    let (mut low, mut high) = (0, cx.state().collections.entry(root).or_default().len());
+    while low < high {
+        let middle = low.midpoint(high);
+        let nodes = cx.state().collections.get(&root);
+        let other = nodes.and_then(|nodes| nodes.get(middle)).copied().unwrap_or(0);
+        if cx.callback(less, [node, other, 0, 0, 0])? & 0xff != 0 {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let nodes = cx.state().collections.entry(root).or_default();
+    nodes.insert(low.min(nodes.len()), node);
+    Ok(0)
+}
+
+fn tree_remove<H: Host>(cx: &mut Cx<'_, H>, root: u64, node: u64) -> u64 {
+    let Some(nodes) = cx.state().collections.get_mut(&root) else { return 0 };
+    match nodes.iter().position(|other| *other == node) {
+        Some(at) => nodes.remove(at).unwrap_or(0),
+        None => 0,
+    }
+}
