@@ -35,7 +35,7 @@ fn both(
     let programs = programs.iter().map(|(name, insns, starts)| program(name, insns.clone(), starts));
     let options = Options { memory_bytes_log2: 20, nr_cpus: 4, ..Options::default() };
     let image = object(programs.collect(), maps, kfuncs);
-    let compiled = Compiled::new(image, &KfuncTable::new(), options).unwrap();
+    let compiled = Compiled::new(image, &KfuncTable::new(), options).expect("a valid object");
     for interpreted in [false, true] {
         let mut instance = compiled.instance(1);
         instance.set_interpreted(interpreted);
