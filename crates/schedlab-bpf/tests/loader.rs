@@ -244,3 +244,10 @@ fn a_set_member_that_the_kernel_lacks_is_an_error() {
     let error = ObjectImage::load(vtime, "vtime", &kernel).unwrap_err();
     assert!(error.to_string().contains("no callback `enable`"), "{error}");
 }
+
+#[test]
+fn an_object_that_misses_another_file_says_so() {
+    let bytes = schedlab_objects::test_object("unlinked").unwrap();
+    let error = ObjectImage::load(bytes, "unlinked", &common::kernel()).unwrap_err();
+    assert_eq!(error, LoadError::NotLinked { name: "defined_elsewhere".to_string() });
+}

@@ -238,6 +238,7 @@ fn libbpf_leaves_the_same_instructions_for_an_invented_kernel() {
         eprintln!("skipped: needs root, to put types where libbpf looks for them");
         return;
     }
+    // It refers to what only a kernel of today has.
     let tests = TESTS.iter().filter(|o| o.name != "headers");
     let vtime = SCHEDULERS.iter().filter(|o| o.name == "vtime");
     let objects: Vec<Object> = tests.chain(vtime).copied().collect();

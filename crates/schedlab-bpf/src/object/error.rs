@@ -71,6 +71,15 @@ pub enum LoadError {
         /// " (Linux 6.19 and later have it)", or empty if not known.
         since: String,
     },
+    /// A function of another file that was not linked in.
+    #[error(
+        "`{name}` is declared extern but is no kernel symbol (`__ksym`) and no `__kconfig` value: link the \
+         object with the file that defines it (`bpftool gen object`)"
+    )]
+    NotLinked {
+        /// Name of the symbol.
+        name: String,
+    },
     /// A kernel function or variable whose type in the kernel differs.
     #[error(
         "`{name}` is referenced but wasn't resolved: the object declares `{wanted}`, this kernel has `{found}`"

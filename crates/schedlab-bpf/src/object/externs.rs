@@ -67,7 +67,8 @@ fn describe(btf: &Btf, name: &str) -> Result<What, LoadError> {
         _ => false,
     };
     let section = btf.types().find(|(_, t)| holds(&t.kind)).map(|(id, _)| btf.name(id));
-    match (section.ok_or_else(missing)?, btf.kind(id)) {
+    let section = section.ok_or_else(|| LoadError::NotLinked { name: name.to_string() })?;
+    match (section, btf.kind(id)) {
         (".ksyms", Kind::Func { proto, .. }) => Ok(What::Func { proto: *proto, kernel_id: None }),
         (".ksyms", Kind::Var { type_id, .. }) => {
             let type_id = btf.resolve(*type_id).ok_or_else(missing)?;

@@ -7,7 +7,8 @@
 //!
 //! Differences from libbpf: names of data maps are those of their sections; addresses of untyped kernel
 //! symbols are unknown (weak ones read 0, strong ones are an error); kernel modules have no types here;
-//! tail-call maps and exception callbacks are refused.
+//! a struct_ops type needs no `bpf_struct_ops_` wrapper; arena variables lie at the arena's start, as
+//! libbpf places them on kernels up to 6.19; tail-call maps and exception callbacks are refused.
 
 mod core;
 mod elf;
