@@ -83,6 +83,20 @@ fn a_scheduler_is_enabled_and_gives_all_tasks_back() {
 }
 
 #[test]
+fn the_kernel_ends_bad_schedulers_and_the_reason_comes_out() {
+    for (name, kind, message) in [("stall", 1026, "failed to run"), ("double_insert", 1024, "already")] {
+        let object = schedlab_objects::test_object(name).expect("a test object");
+        let run = guest(&mut machine(), object, &["load", "--", "sleep", "4"]);
+        let verdict = verdict(&run);
+        assert_eq!(run.code, 1, "{name}: {verdict}");
+        assert_eq!(verdict["exit"]["kind"], kind, "{name}: {verdict}");
+        let said = verdict["exit"]["message"].as_str().unwrap_or_default();
+        assert!(said.contains(message), "{name}: {verdict}");
+        assert_eq!(verdict["state_after_detach"], "disabled", "{name}: {verdict}");
+    }
+}
+
+#[test]
 fn wrong_knobs_and_wrong_objects_are_named() {
     let run = guest(&mut machine(), vtime(), &["load", "--set", "no_such_knob=1"]);
     let stderr = String::from_utf8_lossy(&run.stderr);
@@ -94,18 +108,23 @@ fn wrong_knobs_and_wrong_objects_are_named() {
 
 #[test]
 fn pipe_pair_under_vtime_is_called_as_recorded() {
-    conformance("pipe_pair", "vtime", vtime());
+    conformance("pipe_pair", 1, "vtime", vtime());
 }
 
-/// Plays the scenario on one CPU with a virtual clock, so that what the host does besides cannot matter, and compares
+#[test]
+fn two_cpus_under_vtime_is_called_as_recorded() {
+    conformance("two_cpus", 2, "vtime", vtime());
+}
+
+/// Plays the scenario on that many CPUs with a virtual clock, so that what the host does besides cannot matter, and compares
 /// what most of the undisturbed plays agree on with the recorded sequence.
-fn conformance(scenario: &str, scheduler: &str, object: &[u8]) {
+fn conformance(scenario: &str, cpus: u32, scheduler: &str, object: &[u8]) {
     const PLAYS: usize = 8;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = root.join(format!("tests/conformance/{scenario}.toml"));
     let workload = parse(&std::fs::read_to_string(&path).expect("the scenario")).expect("the scenario reads");
     let mut machine = machine();
-    machine.topology(Topology::flat(1)).acceleration(Acceleration::InstructionCount);
+    machine.topology(Topology::flat(cpus)).acceleration(Acceleration::InstructionCount);
     machine.file(&path, "scenario.toml").time_limit(Duration::from_secs(240));
     let plays = PLAYS.to_string();
     let words = ["callbacks", "--repeat", &plays, "--", "schedlab-guest", "play", "/scenario.toml"];

@@ -191,6 +191,8 @@ impl Machine {
                     ended = self.take(frame, &mut run);
                     if first {
                         run.boot = start.elapsed();
+                        // Loaded long ago; an interrupted run must not leave it behind.
+                        let _ = std::fs::remove_file(&initrd);
                     }
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
