@@ -9,8 +9,10 @@ pub mod json;
 pub mod kernel_table;
 pub mod metrics;
 pub mod objective;
+pub mod perfetto;
 pub mod result;
 pub mod text;
+pub mod timeline;
 pub mod triage;
 mod units;
 

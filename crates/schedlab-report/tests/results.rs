@@ -1,0 +1,83 @@
+//! A whole result, made from toy runs: its JSON keeps to the published schema and survives a round trip, its
+//! text and its trace say what they must.
+
+#[path = "../examples/toy/compared.rs"]
+mod compared;
+#[path = "support/schema.rs"]
+mod schema;
+#[path = "../examples/toy/mod.rs"]
+mod toy;
+
+use schedlab_report::{json, text};
+use std::path::Path;
+
+const SCHEMA_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/result.schema.json");
+
+#[test]
+fn the_published_schema_is_that_of_the_types() {
+    let fresh = json::schema();
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(SCHEMA_FILE, &fresh).expect("docs/schema is writable");
+    }
+    let published = std::fs::read_to_string(Path::new(SCHEMA_FILE)).unwrap_or_default();
+    assert_eq!(published, fresh, "docs/schema is stale: run the test again with UPDATE_SNAPSHOTS=1");
+}
+
+#[test]
+fn results_keep_to_the_schema_and_survive_a_round_trip() {
+    let (result, _) = compared::result();
+    let text = json::to_json(&result);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let schema: serde_json::Value = serde_json::from_str(&json::schema()).expect("JSON");
+    let errors = schema::errors(&schema, &value);
+    assert!(errors.is_empty(), "{errors:#?}");
+    assert_eq!(json::from_json(&text).expect("our own"), result);
+}
+
+#[test]
+fn the_schema_check_finds_what_is_wrong() {
+    let (result, _) = compared::result();
+    let mut value = serde_json::to_value(&result).expect("JSON");
+    let schema: serde_json::Value = serde_json::from_str(&json::schema()).expect("JSON");
+    value["obtained"] = "guessed".into();
+    value["runs"][0]["seed"] = "one".into();
+    value["comparison"]["overall"] = serde_json::json!({ "is": "use" });
+    value.as_object_mut().expect("an object").remove("notes");
+    let errors = schema::errors(&schema, &value).join("\n");
+    for part in ["/obtained", "/runs/0/seed", "/comparison", "notes"] {
+        assert!(errors.contains(part), "{part} in {errors}");
+    }
+}
+
+#[test]
+fn other_versions_are_refused_with_the_remedy() {
+    let error = json::from_json("{\"schema_version\": 99}").expect_err("too new").to_string();
+    assert!(error.contains("99") && error.contains("run again"), "{error}");
+    assert!(json::from_json("[]").is_err() && json::from_json("{").is_err());
+}
+
+#[test]
+fn text_has_triage_first_losers_too_and_the_next_command_last() {
+    let (result, _) = compared::result();
+    let text = text::render(&result, text::TextOptions::default());
+    assert!(text.starts_with("Triage     run delay is 1.2"), "{text}");
+    assert!(text.trim_end().ends_with("schedlab vm try vtime -- mix"), "{text}");
+    for part in ["fifo ", "worse", "needs a kernel with sched_ext", "BROKEN", "Verdict", "noise floor"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains('\x1b'), "no colour unless asked for");
+    let colored = text::render(&result, text::TextOptions { color: true });
+    assert!(colored.contains("\x1b[31m"));
+}
+
+#[test]
+fn the_kernel_developers_table_is_normalised_to_the_baseline() {
+    let (result, _) = compared::result();
+    let table = schedlab_report::kernel_table::kernel_table(
+        &result,
+        &[schedlab_model::metric::Metric::RunDelayMean, schedlab_model::metric::Metric::Makespan],
+    );
+    assert!(table.contains("Interpretation: Lower is better"), "{table}");
+    assert!(table.contains("fair[pct imp](CV)") && table.contains("1.00 [   0.00]("), "{table}");
+    assert!(!table.contains("makespan"), "no run has one");
+}
