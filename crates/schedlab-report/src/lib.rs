@@ -5,6 +5,7 @@
 
 pub mod compare;
 pub mod fidelity;
+pub mod html;
 pub mod json;
 pub mod kernel_table;
 pub mod metrics;

@@ -31,7 +31,7 @@ fn results_keep_to_the_schema_and_survive_a_round_trip() {
     let schema: serde_json::Value = serde_json::from_str(&json::schema()).expect("JSON");
     let errors = schema::errors(&schema, &value);
     assert!(errors.is_empty(), "{errors:#?}");
-    assert_eq!(json::from_json(&text).expect("our own"), result);
+    assert!(json::from_json(&text).expect("our own") == result, "reading back gives another result");
 }
 
 #[test]
