@@ -8,6 +8,8 @@ mod schema;
 #[path = "../examples/toy/mod.rs"]
 mod toy;
 
+use schedlab_report::html::{self, Picture};
+use schedlab_report::timeline::Timeline;
 use schedlab_report::{json, text};
 use std::path::Path;
 
@@ -68,6 +70,62 @@ fn text_has_triage_first_losers_too_and_the_next_command_last() {
     assert!(!text.contains('\x1b'), "no colour unless asked for");
     let colored = text::render(&result, text::TextOptions { color: true });
     assert!(colored.contains("\x1b[31m"));
+}
+
+fn pictures(made: Vec<(String, toy::Made)>) -> Vec<Picture> {
+    let picture = |(candidate, made): (String, toy::Made)| {
+        let cpus = made.topology.cpu_count();
+        let timeline = Timeline::new(&made.events, &made.tasks, cpus, made.length);
+        Picture { candidate, timeline, target: made.tasks.iter().map(|task| task.target).collect() }
+    };
+    made.into_iter().map(picture).collect()
+}
+
+#[test]
+fn the_page_is_self_contained_and_names_cannot_break_it() {
+    let (result, made) = compared::result();
+    let page = html::page(&result, &pictures(made));
+    for forbidden in
+        ["http:", "https:", "<script", "<link", "@import", "url(", "video<1>", "audio & 4", "NaN", "inf\""]
+    {
+        assert!(!page.contains(forbidden), "{forbidden} in the page");
+    }
+    let pictured =
+        ["video&lt;1&gt;", "audio &amp; 4", "batch&quot;7", "id=\"q5\"", "Can scheduling help", "Next"];
+    for wanted in pictured {
+        assert!(page.contains(wanted), "{wanted} in the page");
+    }
+    // Every candidate is ranked, drawn and has its picture.
+    assert_eq!(page.matches("class=\"panel\"").count(), result.candidates.len());
+    assert_eq!(page.matches("class=\"plot\"><svg").count(), result.candidates.len() + 1);
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+}
+
+#[test]
+fn tags_of_the_page_are_balanced() {
+    let (result, made) = compared::result();
+    let page = html::page(&result, &pictures(made));
+    let body = &page[page.find("<body>").expect("a body")..];
+    for tag in
+        ["section", "table", "tr", "td", "th", "svg", "text", "ul", "li", "div", "details", "p", "span"]
+    {
+        let opened = body.matches(&format!("<{tag}>")).count() + body.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, body.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+#[test]
+fn a_single_run_and_an_empty_result_have_a_page_and_text_too() {
+    let (mut result, made) = compared::result();
+    result.comparison = None;
+    result.runs.truncate(1);
+    result.candidates.truncate(1);
+    let page = html::page(&result, &pictures(made)[..1]);
+    assert!(page.contains("<h1>mix.rec, block 1, mix.rec, block 2 under fair</h1>"));
+    assert!(text::render(&result, text::TextOptions::default()).contains("wakeup_latency_p99"));
+    let empty = schedlab_report::ResultFile::default();
+    assert!(html::page(&empty, &[]).contains("How this was obtained"));
+    assert!(text::render(&empty, text::TextOptions::default()).starts_with("Obtained"));
 }
 
 #[test]

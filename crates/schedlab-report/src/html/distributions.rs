@@ -69,7 +69,7 @@ fn curves(result: &ResultFile, title: &str, full: &[(usize, &CandidateRecord, &H
         inner += &format!(
             "<path class=\"curve{base}\" stroke=\"{}\" d=\"{}\"><title>{}</title></path>",
             svg::color(*index),
-            svg::path(&points),
+            svg::steps(&points, points.last().map_or(0.0, |last| last.0)),
             escape(&candidate.name)
         );
     }

@@ -111,7 +111,7 @@ fn line(result: &ResultFile, comparison: &Comparison, row: &Row, scale: &Scale, 
     };
     format!(
         "<tr><td class=\"name\">{}</td><td class=\"n\">{value}</td><td class=\"n\">{ratio}{interval}</td>\
-         <td class=\"plot\">{}</td><td class=\"{}\">{}</td>{guards}<td title=\"{}\">{}</td></tr>",
+         <td class=\"plot\">{}</td><td class=\"verdict {}\">{}</td>{guards}<td class=\"usable\" title=\"{}\">{}</td></tr>",
         escape(&row.candidate),
         whisker(comparison, row, scale, &format!("ratio {ratio}")),
         class_of(row),

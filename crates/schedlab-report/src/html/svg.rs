@@ -78,15 +78,6 @@ fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     (first..=last).map(|index| index as f64 * step).collect()
 }
 
-/// A path through points, straight from one to the next.
-pub(super) fn path(points: &[(f64, f64)]) -> String {
-    let mut out = String::new();
-    for (index, (x, y)) in points.iter().enumerate() {
-        let _ = write!(out, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
-    }
-    out
-}
-
 /// A path that keeps its value until the next point.
 pub(super) fn steps(points: &[(f64, f64)], end_x: f64) -> String {
     let mut out = String::new();

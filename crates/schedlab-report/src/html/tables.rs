@@ -92,12 +92,12 @@ pub(super) fn how(result: &ResultFile) -> String {
         (
             "machine",
             format!(
-                "{}: {} CPUs, {} cores, {} last-level caches, {} nodes",
+                "{}: {}, {}, {}, {}",
                 environment.machine,
-                environment.cpus,
-                environment.cores,
-                environment.caches,
-                environment.nodes
+                plural(environment.cpus, "CPU"),
+                plural(environment.cores, "core"),
+                plural(environment.caches, "last-level cache"),
+                plural(environment.nodes, "node"),
             ),
         ),
         (
@@ -121,7 +121,8 @@ pub(super) fn how(result: &ResultFile) -> String {
         let length =
             if work.duration_ns > 0 { units::time(work.duration_ns as f64) } else { "open end".into() };
         let tasks = work.target_tasks;
-        facts.push(("work", format!("{} ({}, {length}, {tasks} tasks{drops})", work.name, work.origin)));
+        let tasks = plural(tasks, "task");
+        facts.push(("work", format!("{} ({}, {length}, {tasks}{drops})", work.name, work.origin)));
     }
     if let Some(simulator) = &result.simulator {
         let switches = units::grouped(simulator.context_switches as i64);
@@ -143,6 +144,10 @@ pub(super) fn how(result: &ResultFile) -> String {
          <ul>{meanings}</ul></details></section>",
         table(&["", ""], &rows, 2)
     )
+}
+
+fn plural(count: u32, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What to type next.

@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = WIDTH - 12.0;
+const RIGHT: f64 = WIDTH - 28.0;
 /// Stays in a window: more cannot be told apart, and every one costs bytes.
 const STAYS_MAX: usize = 700;
 /// Longest window.
@@ -261,11 +261,17 @@ fn queue(timeline: &Timeline, window: Window) -> String {
     svg_of(HEIGHT, "Number of tasks waiting for a CPU over time", &inner)
 }
 
-/// Rank keys, turned so that up runs sooner; the axis shows the scheduler's own numbers.
+/// A task, the place of its colour, and its keys.
+type RankCurve = (TaskId, usize, Vec<(Nanos, i64)>);
+
+/// Columns at which rank keys are sampled.
+const RANK_COLUMNS: u64 = 700;
+
+/// Rank keys, turned so that up runs sooner; the axis shows the scheduler's own numbers. Keys that only
+/// grow (virtual time) are shown as the lead over the task that comes last: their common growth says
+/// nothing, and hides what differs.
 fn ranks(timeline: &Timeline, window: Window, shown: &BTreeMap<TaskId, usize>) -> String {
-    const HEIGHT: f64 = 260.0;
-    let bottom = HEIGHT - 24.0;
-    let curves: Vec<(TaskId, usize, Vec<(Nanos, i64)>)> = shown
+    let curves: Vec<RankCurve> = shown
         .iter()
         .map(|(task, place)| (*task, *place, points_of(&timeline.ranks, *task, window)))
         .filter(|(.., points)| !points.is_empty())
@@ -273,9 +279,46 @@ fn ranks(timeline: &Timeline, window: Window, shown: &BTreeMap<TaskId, usize>) -
     if curves.is_empty() {
         return String::new();
     }
-    let keys = || curves.iter().flat_map(|(.., points)| points.iter().map(|(_, key)| *key as f64));
-    let (low, high) = (keys().fold(f64::MAX, f64::min), keys().fold(f64::MIN, f64::max));
-    let (x, y) = (x_scale(window), Scale::linear(low, high, 10.0, bottom - 6.0));
+    let samples: Vec<Vec<Option<i64>>> = curves.iter().map(|(.., points)| sampled(points, window)).collect();
+    let growing = grows(&samples);
+    let drawn: Vec<Vec<Option<f64>>> = samples
+        .iter()
+        .map(|own| {
+            let value = |(column, key): (usize, &Option<i64>)| {
+                let last = samples.iter().filter_map(|other| other[column]).max()?;
+                key.map(|key| if growing { (last - key) as f64 } else { -key as f64 })
+            };
+            own.iter().enumerate().map(value).collect()
+        })
+        .collect();
+    let (word, label) = if growing {
+        (
+            "lead of its key over the task that comes last",
+            "Lead of each task in the scheduler's ranking over time; up runs sooner",
+        )
+    } else {
+        ("its own key, lower numbers are up", "Rank key of each task over time; up runs sooner")
+    };
+    let inner = rank_curves(timeline, window, &curves, &drawn, growing);
+    format!(
+        "<h3>How the scheduler ranks them <span class=\"soft\">{word}: up runs sooner</span></h3>{}",
+        svg_of(RANK_HEIGHT, label, &inner)
+    )
+}
+
+const RANK_HEIGHT: f64 = 260.0;
+
+fn rank_curves(
+    timeline: &Timeline,
+    window: Window,
+    curves: &[RankCurve],
+    drawn: &[Vec<Option<f64>>],
+    growing: bool,
+) -> String {
+    let bottom = RANK_HEIGHT - 24.0;
+    let values = || drawn.iter().flatten().flatten().copied();
+    let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+    let (x, y) = (x_scale(window), Scale::linear(low, high, bottom - 6.0, 10.0));
     let mut inner = String::new();
     for tick in y.ticks(6) {
         let _ = write!(
@@ -285,12 +328,18 @@ fn ranks(timeline: &Timeline, window: Window, shown: &BTreeMap<TaskId, usize>) -
             y.at(tick),
             LEFT - 8.0,
             y.at(tick) + 4.0,
-            units::short(tick)
+            units::short(if growing { tick } else { -tick })
         );
     }
-    for (task, place, points) in &curves {
-        let points: Vec<(f64, f64)> =
-            points.iter().map(|(time, key)| (x.at(time.0 as f64), y.at(*key as f64))).collect();
+    for ((task, place, _), values) in curves.iter().zip(drawn) {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for (column, value) in values.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let at = y.at(*value);
+            if points.last().is_none_or(|last| (last.1 - at).abs() > 0.05) {
+                points.push((x.at(column_time(column as u64, window).0 as f64), at));
+            }
+        }
         let _ = write!(
             inner,
             "<path class=\"curve\" stroke=\"{}\" d=\"{}\"><title>{}</title></path>",
@@ -299,10 +348,38 @@ fn ranks(timeline: &Timeline, window: Window, shown: &BTreeMap<TaskId, usize>) -
             escape(timeline.name(*task))
         );
     }
-    inner += &time_axis(&x, window.from, bottom);
-    format!(
-        "<h3>How the scheduler ranks them <span class=\"soft\">its own key, lower numbers are up: up runs \
-         sooner</span></h3>{}",
-        svg_of(HEIGHT, "Rank key of each task over time; up runs sooner", &inner)
-    )
+    inner + &time_axis(&x, window.from, bottom)
+}
+
+fn column_time(column: u64, window: Window) -> Nanos {
+    let span = u128::from(window.to.saturating_sub(window.from).0);
+    Nanos(window.from.0 + (span * u128::from(column) / u128::from(RANK_COLUMNS)) as u64)
+}
+
+/// The value that holds at each column; `None` before the first.
+fn sampled(points: &[(Nanos, i64)], window: Window) -> Vec<Option<i64>> {
+    let mut next = 0;
+    let mut key = None;
+    let value = |column| {
+        while next < points.len() && points[next].0 <= column_time(column, window) {
+            key = Some(points[next].1);
+            next += 1;
+        }
+        key
+    };
+    (0..=RANK_COLUMNS).map(value).collect()
+}
+
+/// Whether the keys share a growth that is larger than they differ at any instant on average.
+fn grows(samples: &[Vec<Option<i64>>]) -> bool {
+    let columns = 0..samples.first().map_or(0, Vec::len);
+    let ends: Vec<(i64, i64)> = columns
+        .filter_map(|column| {
+            let keys = || samples.iter().filter_map(|own| own[column]);
+            Some((keys().min()?, keys().max()?))
+        })
+        .collect();
+    let (Some(first), Some(last)) = (ends.first(), ends.last()) else { return false };
+    let spread = ends.iter().map(|(low, high)| (high - low) as f64).sum::<f64>() / ends.len() as f64;
+    (last.1 - first.1) as f64 > spread
 }
