@@ -41,7 +41,7 @@ pub fn from_json(text: &str) -> Result<ResultFile, ResultError> {
 /// The JSON schema of result files.
 pub fn schema() -> String {
     let mut schema = schemars::schema_for!(ResultFile);
-    schema.insert("$id".to_owned(), "https://schedlab.github.io/schema/result.schema.json".into());
+    schema.insert("$id".to_owned(), "urn:schedlab:schema:result:1".into());
     let mut text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
     text.push('\n');
     text

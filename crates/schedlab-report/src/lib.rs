@@ -4,6 +4,7 @@
 //! `schedlab_model`; who makes the runs is behind its `Machine` trait.
 
 pub mod compare;
+mod convert;
 pub mod fidelity;
 pub mod html;
 pub mod json;
