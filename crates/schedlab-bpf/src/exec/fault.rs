@@ -122,7 +122,7 @@ pub enum FaultKind {
 pub struct Fault {
     /// What happened.
     pub kind: FaultKind,
-    /// Name of the program, empty if it had not begun.
+    /// Name of the program, empty if none had begun.
     pub program: String,
     /// Name of the function in it.
     pub function: String,
@@ -136,6 +136,9 @@ impl std::error::Error for Fault {}
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.program.is_empty() {
+            return write!(out, "{}", self.kind);
+        }
         write!(out, "program {}", self.program)?;
         if self.function != self.program {
             write!(out, " in {}", self.function)?;
