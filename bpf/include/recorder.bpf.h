@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the recorder's kernel half and its reader (schedlab-host, record/raw.rs) share: records, kinds,
+ * operations, settings. The reader's constants repeat these numbers; a test compares the sizes.
+ */
+#ifndef SCHEDLAB_RECORDER_BPF_H
+#define SCHEDLAB_RECORDER_BPF_H
+
+/* One record of a per-CPU ring, 32 bytes. `lap` is written last: the record is whole when it fits the lap. */
+struct record {
+	u64 time;
+	u32 pid;
+	u8 kind;
+	u8 op;
+	u8 flags;
+	u8 lap;
+	u64 a;
+	u64 b;
+};
+
+enum record_kind {
+	RECORD_SWITCH = 1,	/* pid: prev, op: state, a: next */
+	RECORD_WAKING,		/* pid: current, op: context, a: wakee, b: wakee's CPU */
+	RECORD_WAKEUP_NEW,	/* a: task, b: target CPU */
+	RECORD_MIGRATE,		/* a: task, b: from, high half: to */
+	RECORD_FORK,		/* pid: parent, a: child, high half: its tgid, flags: 1 target */
+	RECORD_EXEC,		/* pid, a and b: name */
+	RECORD_RENAME,		/* pid, a and b: name */
+	RECORD_EXIT,		/* pid */
+	RECORD_ATTRIBUTES,	/* pid, op: policy, flags: real-time priority, a: static_prio, b: custom slice or 0 */
+	RECORD_AFFINITY,	/* pid, a: CPUs 0 to 63, b: number of CPUs */
+	RECORD_IRQ_ENTER,	/* op: 0 timer, 1 other CPU, 2 device; a: number */
+	RECORD_IRQ_EXIT,
+	RECORD_SOFTIRQ_ENTER,	/* op: vector */
+	RECORD_SOFTIRQ_EXIT,
+	RECORD_TIMER,		/* a: task, b: due */
+	RECORD_OP_ENTER,	/* pid, op, flags: channel kind, a: channel, b: amount */
+	RECORD_OP_EXIT,		/* pid, op, flags: channel kind, a: channel, b: result */
+};
+
+/* Numbered as the model's Operation. */
+enum operation {
+	OP_PIPE_READ,
+	OP_PIPE_WRITE,
+	OP_SOCKET_RECEIVE,
+	OP_SOCKET_SEND,
+	OP_FUTEX_WAIT,
+	OP_FUTEX_WAKE,
+	OP_POLL,
+	OP_EPOLL_WAIT,
+	OP_SLEEP_RELATIVE,
+	OP_SLEEP_ABSOLUTE,
+	OP_WAIT_CHILD,
+	OP_YIELD,
+	OP_OTHER_IO,
+};
+
+/* Numbered as the model's ChannelKind; NONE has no identity. */
+enum channel_kind {
+	CHANNEL_PIPE,
+	CHANNEL_SOCKET,
+	CHANNEL_FUTEX,
+	CHANNEL_EPOLL,
+	CHANNEL_OTHER,
+	CHANNEL_NONE,
+};
+
+/* What a system call is, told by the reader for each number of its architecture. */
+enum syscall_class {
+	CLASS_NONE,
+	CLASS_READ,		/* fd, buffer, bytes */
+	CLASS_WRITE,
+	CLASS_READ_VECTOR,	/* fd, vector */
+	CLASS_WRITE_VECTOR,
+	CLASS_FUTEX,		/* address, operation */
+	CLASS_FUTEX_WAIT,	/* address */
+	CLASS_FUTEX_WAKE,
+	CLASS_POLL_MS,		/* descriptors, number, timeout in ms */
+	CLASS_POLL_TIMESPEC,	/* descriptors, number, timespec */
+	CLASS_SELECT,		/* number, three sets, timeval */
+	CLASS_SELECT_TIMESPEC,
+	CLASS_EPOLL_MS,		/* epoll, events, number, timeout in ms */
+	CLASS_EPOLL_TIMESPEC,
+	CLASS_NANOSLEEP,	/* timespec */
+	CLASS_CLOCK_NANOSLEEP,	/* clock, flags, timespec */
+	CLASS_WAIT,
+	CLASS_YIELD,
+	CLASS_OTHER,		/* fd; may wait */
+};
+
+#define SYSCALLS_MAX 512
+
+/* Fixed before loading. */
+struct recorder_config {
+	u32 ring_records;	/* for each CPU; a power of two */
+	u32 ring_shift;		/* its logarithm */
+	u8 classes[SYSCALLS_MAX];
+};
+
+/* Changed while recording. */
+struct recorder_control {
+	/* Operations that neither wait nor wake: told at each return, or counted from sends and I/O accounting. */
+	u32 counting;
+};
+
+/* One CPU's ring: its own line for each side. */
+struct ring {
+	u64 head;
+	u64 dropped;
+	u64 returns;	/* system calls of the target that came by the exit hook */
+	u64 sockets;	/* of which took from or gave to a socket */
+	u32 in_hardirq;	/* a handler is in progress */
+	u32 in_softirq;
+	u64 pad[3];
+	u64 tail;	/* written by the reader */
+	u64 pad2[7];
+};
+
+#endif

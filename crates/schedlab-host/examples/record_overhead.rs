@@ -1,0 +1,96 @@
+//! What recording costs: interleaved pairs of `hackbench -g 4 -l 2000` with and without the recorder.
+//!
+//! `record_overhead [PAIRS [COMMAND...]]` prints the ratio of wall times with a bootstrap interval, events,
+//! bytes an event, drops and the recorder's own CPU time.
+#![allow(clippy::print_stdout)]
+
+use schedlab_host::record::{Detail, RecordOptions, RecordSummary, Target, record};
+use std::io::BufWriter;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn plain(command: &[String]) -> Result<f64, Failure> {
+    let start = Instant::now();
+    Command::new(&command[0]).args(&command[1..]).stdout(Stdio::null()).status()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn recorded(command: &[String]) -> Result<(f64, RecordSummary), Failure> {
+    let quiet = ["sh", "-c", "exec \"$@\" >/dev/null", "sh"].map(str::to_owned);
+    let words = quiet.into_iter().chain(command.iter().cloned()).collect();
+    let file = tempfile::tempfile()?;
+    let mut options = RecordOptions::new(Target::Command(words));
+    options.detail = match std::env::var("DETAIL").as_deref() {
+        Ok("full") => Detail::Full,
+        Ok("counted") => Detail::Counted,
+        Ok("scheduling") => Detail::Scheduling,
+        _ => Detail::Adaptive,
+    };
+    let summary = record(&options, BufWriter::with_capacity(1 << 20, file), &mut ())?;
+    Ok((summary.duration.as_secs_f64(), summary))
+}
+
+/// A small generator is enough to resample pairs.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
+/// Median of the pairs' ratios with its 95 % bootstrap interval.
+fn interval(ratios: &[f64]) -> (f64, f64, f64) {
+    let mut state = 0x5eed_u64;
+    let mut medians: Vec<f64> = (0..10_000)
+        .map(|_| {
+            let mut sample: Vec<f64> =
+                ratios.iter().map(|_| ratios[next(&mut state) as usize % ratios.len()]).collect();
+            median(&mut sample)
+        })
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    (median(&mut ratios.to_vec()), medians[250], medians[9_750])
+}
+
+fn main() -> Result<(), Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let pairs: usize = arguments.next().map_or(Ok(8), |text| text.parse())?;
+    let mut command: Vec<String> = arguments.collect();
+    if command.is_empty() {
+        command = ["hackbench", "-g", "4", "-l", "2000"].map(str::to_owned).to_vec();
+    }
+    let mut ratios = Vec::new();
+    for pair in 0..pairs {
+        // The order alternates, so that a drift of the machine favours neither.
+        let before = if pair % 2 == 0 { Some(plain(&command)?) } else { None };
+        let (with, summary) = recorded(&command)?;
+        let without = before.map_or_else(|| plain(&command), Ok)?;
+        ratios.push(with / without);
+        println!(
+            "pair {pair}: {without:.3} s plain, {with:.3} s recorded, ratio {:.3}; {} events, {:.2} bytes each, \
+             {} dropped, recorder CPU {:.3} s, counted from {:?}, {} gaps",
+            with / without,
+            summary.events,
+            summary.bytes as f64 / summary.events as f64,
+            summary.dropped_per_cpu.iter().sum::<u64>(),
+            summary.recorder_cpu.as_secs_f64(),
+            summary.counted_from,
+            summary.gaps,
+        );
+    }
+    let (ratio, low, high) = interval(&ratios);
+    println!(
+        "slowdown {:.1} % (95 % interval {:.1} to {:.1} %)",
+        (ratio - 1.0) * 100.0,
+        (low - 1.0) * 100.0,
+        (high - 1.0) * 100.0
+    );
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! The machine under our feet, described: kernel, CPUs and what they share, ticks, preemption.
+//!
+//! Read from sysfs and procfs, here or from a copied tree. Costs are assumed until measured; each says so.
+
+use schedlab_model::machine::{KernelVersion, MachineDescription, Preemption};
+use schedlab_model::topology::{CpuInfo, Topology};
+use schedlab_model::{CpuId, CpuSet};
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Describes the running machine.
+pub fn describe() -> MachineDescription {
+    describe_at(Path::new("/"))
+}
+
+/// Describes the machine whose `/sys`, `/proc` and `/boot` were copied below `root`.
+pub fn describe_at(root: &Path) -> MachineDescription {
+    let tree = Tree { root: root.to_owned() };
+    let release = tree.release();
+    let topology = tree.topology();
+    let name = if root == Path::new("/") { "this".to_owned() } else { "copied".to_owned() };
+    let mut machine = MachineDescription::generic(&name, topology);
+    machine.description = format!("{}, Linux {release}", tree.model_name());
+    machine.kernel = release.parse().unwrap_or(KernelVersion::V6_18);
+    let config = tree.kernel_config(&release);
+    machine.hz = config.as_deref().and_then(config_hz).unwrap_or(machine.hz);
+    machine.preemption = tree.preemption(config.as_deref());
+    machine
+}
+
+/// Release of the running kernel, as `uname -r` prints it.
+pub fn kernel_release() -> String {
+    Tree { root: PathBuf::from("/") }.release()
+}
+
+/// Numbers of CPUs that may exist: one more than the highest.
+pub fn possible_cpus() -> usize {
+    let list = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let set: CpuSet = list.trim().parse().unwrap_or(CpuSet::EMPTY);
+    set.iter().last().map_or(1, |cpu| cpu.index() + 1)
+}
+
+/// Which scheduler runs normal tasks: `fair`, or the name of the sched_ext scheduler that is enabled.
+pub fn running_scheduler() -> String {
+    let state = fs::read_to_string("/sys/kernel/sched_ext/state").unwrap_or_default();
+    let name = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+    if state.trim() == "enabled" && !name.trim().is_empty() {
+        name.trim().to_owned()
+    } else {
+        "fair".to_owned()
+    }
+}
+
+struct Tree {
+    root: PathBuf,
+}
+
+impl Tree {
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
+    }
+
+    fn number(&self, path: &str) -> Option<u32> {
+        self.text(path)?.parse().ok()
+    }
+
+    fn release(&self) -> String {
+        self.text("/proc/sys/kernel/osrelease")
+            .or_else(|| self.text("/proc/version")?.split_whitespace().nth(2).map(str::to_owned))
+            .unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    fn model_name(&self) -> String {
+        let text = self.text("/proc/cpuinfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("model name"));
+        line.map_or("unknown processor", |line| line.trim_start_matches([' ', '\t', ':'])).to_owned()
+    }
+
+    /// CPUs that are online; at least one.
+    fn online(&self) -> CpuSet {
+        let list = self.text("/sys/devices/system/cpu/online");
+        let set: Option<CpuSet> = list.and_then(|list| list.parse().ok());
+        set.filter(|set| !set.is_empty()).unwrap_or(CpuSet::single(CpuId(0)))
+    }
+
+    /// Rows up to the highest CPU online. Offline ones in between share their predecessor's row.
+    fn topology(&self) -> Topology {
+        let online = self.online();
+        let count = online.iter().last().map_or(1, |cpu| cpu.index() + 1);
+        let nodes = self.nodes();
+        let mut numbers = [BTreeMap::new(), BTreeMap::new()];
+        let mut rows: Vec<CpuInfo> = Vec::new();
+        for cpu in 0..count {
+            if !online.contains(CpuId(cpu as u32)) && !rows.is_empty() {
+                rows.push(rows[rows.len() - 1]);
+                continue;
+            }
+            let node = nodes.get(&cpu).copied().unwrap_or(0);
+            let core = (node, self.shared(cpu, "topology/thread_siblings_list").unwrap_or(cpu));
+            let llc = (node, self.last_level_cache(cpu).unwrap_or(usize::MAX));
+            let [cores, llcs] = &mut numbers;
+            rows.push(CpuInfo {
+                core: dense(cores, core),
+                llc: dense(llcs, llc),
+                node,
+                capacity: self.capacity(cpu),
+            });
+        }
+        let flat = || Topology::flat(count as u32).expect("1 to 1024 CPUs");
+        Topology::from_cpus(rows).unwrap_or_else(|_| flat())
+    }
+
+    fn capacity(&self, cpu: usize) -> u32 {
+        let read = self.number(&format!("/sys/devices/system/cpu/cpu{cpu}/cpu_capacity"));
+        read.unwrap_or(1024).clamp(1, 1024)
+    }
+
+    /// The lowest CPU of a list in a CPU's directory: a name for what they share.
+    fn shared(&self, cpu: usize, file: &str) -> Option<usize> {
+        let list: CpuSet = self.text(&format!("/sys/devices/system/cpu/cpu{cpu}/{file}"))?.parse().ok()?;
+        list.first_cpu().map(CpuId::index)
+    }
+
+    fn last_level_cache(&self, cpu: usize) -> Option<usize> {
+        let level = |index: u32| {
+            let directory = format!("cache/index{index}");
+            let level = self.number(&format!("/sys/devices/system/cpu/cpu{cpu}/{directory}/level"))?;
+            Some((level, self.shared(cpu, &format!("{directory}/shared_cpu_list"))?))
+        };
+        (0..16).map_while(level).max_by_key(|(level, _)| *level).map(|(_, first)| first)
+    }
+
+    fn nodes(&self) -> BTreeMap<usize, u32> {
+        let mut nodes = BTreeMap::new();
+        for node in 0..1024_u32 {
+            let path = format!("/sys/devices/system/node/node{node}/cpulist");
+            let Some(list) = self.text(&path).and_then(|list| list.parse::<CpuSet>().ok()) else { continue };
+            list.iter().for_each(|cpu| {
+                nodes.insert(cpu.index(), node);
+            });
+        }
+        nodes
+    }
+
+    fn kernel_config(&self, release: &str) -> Option<String> {
+        if let Ok(text) = fs::read_to_string(self.path(&format!("/boot/config-{release}"))) {
+            return Some(text);
+        }
+        let mut text = String::new();
+        let packed = fs::File::open(self.path("/proc/config.gz")).ok()?;
+        flate2::read::GzDecoder::new(packed).read_to_string(&mut text).ok()?;
+        Some(text)
+    }
+
+    /// debugfs shows the model in brackets; where it may not be read, the command line and the configuration.
+    fn preemption(&self, config: Option<&str>) -> Preemption {
+        let named = |name: &str| match name {
+            "none" => Some(Preemption::None),
+            "voluntary" => Some(Preemption::Voluntary),
+            "full" => Some(Preemption::Full),
+            "lazy" => Some(Preemption::Lazy),
+            _ => None,
+        };
+        let debugfs = self.text("/sys/kernel/debug/sched/preempt");
+        let shown = debugfs.as_deref().and_then(|text| text.split(['(', ')']).nth(1)).and_then(named);
+        let command_line = self.text("/proc/cmdline").unwrap_or_default();
+        let option = command_line.split_whitespace().rev().find_map(|word| word.strip_prefix("preempt="));
+        let has = |symbol: &str| config.is_some_and(|text| text.lines().any(|line| line == symbol));
+        shown.or_else(|| option.and_then(named)).unwrap_or_else(|| {
+            if has("CONFIG_PREEMPT_NONE=y") {
+                Preemption::None
+            } else if has("CONFIG_PREEMPT_VOLUNTARY=y") {
+                Preemption::Voluntary
+            } else if has("CONFIG_PREEMPT_LAZY=y") {
+                Preemption::Lazy
+            } else {
+                Preemption::Full
+            }
+        })
+    }
+}
+
+/// Dense numbers in order of appearance.
+fn dense(numbers: &mut BTreeMap<(u32, usize), u32>, key: (u32, usize)) -> u32 {
+    let next = numbers.len() as u32;
+    *numbers.entry(key).or_insert(next)
+}
+
+fn config_hz(config: &str) -> Option<u32> {
+    config.lines().find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok())
+}
+
+/// `uname -v`, e.g. `#1 SMP PREEMPT_DYNAMIC`.
+pub fn kernel_build() -> String {
+    // SAFETY: the struct is plain data that the call fills; its texts end with a zero.
+    unsafe {
+        let mut names: libc::utsname = std::mem::zeroed();
+        if libc::uname(&raw mut names) != 0 {
+            return String::new();
+        }
+        CStr::from_ptr(names.version.as_ptr()).to_string_lossy().into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_its_cpus() {
+        let machine = describe();
+        assert_eq!(machine.topology.cpu_count(), possible_cpus().min(machine.topology.cpu_count()));
+        assert!(machine.topology.cpu_count() >= 1 && (100..=1000).contains(&machine.hz));
+        assert_ne!(kernel_release(), "unknown");
+    }
+
+    #[test]
+    fn a_copied_tree_is_described() {
+        let directory = tempfile::tempdir().expect("a place");
+        let write = |path: &str, text: &str| {
+            let path = directory.path().join(path);
+            fs::create_dir_all(path.parent().expect("has one")).expect("made");
+            fs::write(path, text).expect("written");
+        };
+        write("proc/sys/kernel/osrelease", "6.12.1-test\n");
+        write("boot/config-6.12.1-test", "CONFIG_HZ=1000\nCONFIG_PREEMPT_VOLUNTARY=y\n");
+        write("sys/devices/system/cpu/online", "0-3\n");
+        for cpu in 0..4 {
+            let base = format!("sys/devices/system/cpu/cpu{cpu}");
+            let pair = if cpu < 2 { "0-1" } else { "2-3" };
+            write(&format!("{base}/topology/thread_siblings_list"), pair);
+            write(&format!("{base}/cache/index0/level"), "1");
+            write(&format!("{base}/cache/index0/shared_cpu_list"), pair);
+            write(&format!("{base}/cache/index1/level"), "3");
+            write(&format!("{base}/cache/index1/shared_cpu_list"), "0-3");
+            write(&format!("{base}/cpu_capacity"), if cpu < 2 { "1024" } else { "446" });
+        }
+        let machine = describe_at(directory.path());
+        assert_eq!((machine.hz, machine.preemption), (1000, Preemption::Voluntary));
+        assert_eq!(machine.kernel, KernelVersion::V6_12);
+        let rows: Vec<_> =
+            machine.topology.cpus().iter().map(|row| (row.core, row.llc, row.capacity)).collect();
+        assert_eq!(rows, [(0, 0, 1024), (0, 0, 1024), (1, 0, 446), (1, 0, 446)]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Loading and attaching the recorder's kernel half, and switching how much it tells.
+//!
+//! Only BTF tracepoints are used; those that this kernel lacks are left out, and the few without which a
+//! recording means nothing are an error. Not here: reading the rings ([`super::raw`]).
+
+use super::raw::{RECORD_BYTES, RING_BYTES, Rings};
+use super::syscalls::{self, SYSCALLS_MAX};
+use super::{Detail, RecordError};
+use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::{Btf, Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
+use std::io::Read;
+use std::os::fd::AsFd;
+
+/// Memory of all rings together, at most.
+const RINGS_BYTES_MAX: usize = 64 << 20;
+const RING_RECORDS_MAX: usize = 1 << 18;
+const RING_RECORDS_MIN: usize = 1 << 12;
+
+/// Without these a recording means nothing.
+const REQUIRED: &[&str] = &["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
+
+/// Programs attached only in one of the two ways to tell operations.
+const RETURNS: &str = "system_call_returns";
+const SENDS: &str = "socket_sends";
+const MARK: &str = "mark_targets";
+
+/// The loaded recorder.
+pub(super) struct Kernel {
+    object: Object,
+    links: Vec<Link>,
+    returns: Option<Link>,
+    sends: Option<Link>,
+    can_count: bool,
+    pub(super) rings: Rings,
+}
+
+fn bpf_error(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> RecordError {
+    move |error| match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => RecordError::Privilege { what: what.to_owned() },
+        _ => RecordError::Kernel { what, reason: error.to_string() },
+    }
+}
+
+impl Kernel {
+    /// Loads the object with rings for `cpus` CPUs. Nothing is attached yet.
+    pub(super) fn load(cpus: usize) -> Result<Kernel, RecordError> {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
+        let points = tracepoints()?;
+        let mut open = ObjectBuilder::default()
+            .open_memory(schedlab_objects::RECORDER)
+            .map_err(bpf_error("opening the recorder's object"))?;
+        let ring_records = (RINGS_BYTES_MAX / RECORD_BYTES as usize / cpus.max(1))
+            .clamp(RING_RECORDS_MIN, RING_RECORDS_MAX)
+            .next_power_of_two();
+        let ring_records = if ring_records > RING_RECORDS_MAX { RING_RECORDS_MAX } else { ring_records };
+        configure(&mut open, cpus, ring_records)?;
+        for mut program in open.progs_mut() {
+            let section = program.section().to_string_lossy().into_owned();
+            if let Some(point) = section.strip_prefix("tp_btf/") {
+                program.set_autoload(points(point));
+            }
+        }
+        let object = open.load().map_err(bpf_error("loading the recorder"))?;
+        let map = |name: &str| object.maps().find(|map| map.name() == name).expect("our object has this map");
+        let (ring_map, record_map) = (map("rings"), map("records"));
+        assert_eq!((ring_map.value_size(), record_map.value_size()), (RING_BYTES, RECORD_BYTES));
+        let rings = Rings::new(ring_map.as_fd(), record_map.as_fd(), cpus, ring_records)
+            .map_err(|source| RecordError::System { what: "mapping the recorder's rings", source })?;
+        drop((ring_map, record_map));
+        let can_count = points("sock_send_length");
+        Ok(Kernel { object, links: Vec::new(), returns: None, sends: None, can_count, rings })
+    }
+
+    fn attach_program(&self, name: &str) -> Result<Option<Link>, RecordError> {
+        let program = self.object.progs_mut().find(|program| program.name() == name && program.autoload());
+        program.map(|program| program.attach().map_err(bpf_error("attaching to a tracepoint"))).transpose()
+    }
+
+    /// Marks the tasks of these processes as targets, then attaches everything.
+    pub(super) fn attach(&mut self, processes: &[i32], detail: Detail) -> Result<(), RecordError> {
+        self.add_targets(processes)?;
+        let names: Vec<String> = self
+            .object
+            .progs_mut()
+            .filter(|program| program.autoload())
+            .map(|program| program.name().to_string_lossy().into_owned())
+            .collect();
+        for name in names.iter().filter(|name| ![RETURNS, SENDS, MARK].contains(&name.as_str())) {
+            let link = self.attach_program(name)?;
+            self.links.extend(link);
+        }
+        match detail {
+            Detail::Counted if self.can_count => self.count()?,
+            Detail::Scheduling => {}
+            _ => self.returns = self.attach_program(RETURNS)?,
+        }
+        // Again, for tasks that appeared while nothing inherited yet.
+        self.mark()
+    }
+
+    fn add_targets(&self, processes: &[i32]) -> Result<(), RecordError> {
+        let map = self.map("target_processes");
+        for process in processes {
+            map.update(&process.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY)
+                .map_err(bpf_error("naming the target"))?;
+        }
+        self.mark()
+    }
+
+    /// Runs the iterator over all tasks that marks those of the target.
+    fn mark(&self) -> Result<(), RecordError> {
+        let Some(link) = self.attach_program(MARK)? else { return Ok(()) };
+        let mut iterator = Iter::new(&link).map_err(bpf_error("walking the tasks"))?;
+        let mut nothing = Vec::new();
+        iterator
+            .read_to_end(&mut nothing)
+            .map_err(|source| RecordError::System { what: "walking the tasks", source })?;
+        Ok(())
+    }
+
+    fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
+        self.object.maps().find(|map| map.name() == name).expect("our object has this map")
+    }
+
+    /// Whether operations can be counted instead of told one by one.
+    pub(super) fn can_count(&self) -> bool {
+        self.can_count && self.sends.is_none()
+    }
+
+    /// From now on counts the operations that neither wait nor wake.
+    pub(super) fn count(&mut self) -> Result<(), RecordError> {
+        self.sends = self.attach_program(SENDS)?;
+        self.map(".bss.control")
+            .update(&0_u32.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(bpf_error("switching to counting"))?;
+        self.returns = None;
+        Ok(())
+    }
+
+    /// Detaches everything; the rings stay readable.
+    pub(super) fn detach(&mut self) {
+        self.links.clear();
+        self.returns = None;
+        self.sends = None;
+    }
+}
+
+/// Looks BTF tracepoints of the running kernel up.
+fn tracepoints() -> Result<impl Fn(&str) -> bool, RecordError> {
+    let btf = Btf::from_vmlinux().map_err(|_| RecordError::NoBtf)?;
+    let has = move |point: &str| btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{point}")).is_some();
+    match REQUIRED.iter().find(|point| !has(point)) {
+        Some(point) => Err(RecordError::NoTracepoint { point }),
+        None => Ok(has),
+    }
+}
+
+fn configure(open: &mut OpenObject, cpus: usize, ring_records: usize) -> Result<(), RecordError> {
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let entries = match name.as_str() {
+            "rings" => cpus,
+            "records" => cpus * ring_records,
+            ".rodata.config" => {
+                let value = map.initial_value_mut().expect("read-only data has a value");
+                let (numbers, classes) = value.split_at_mut(8);
+                numbers[..4].copy_from_slice(&(ring_records as u32).to_ne_bytes());
+                numbers[4..].copy_from_slice(&ring_records.trailing_zeros().to_ne_bytes());
+                classes[..SYSCALLS_MAX].copy_from_slice(&syscalls::classes());
+                continue;
+            }
+            _ => continue,
+        };
+        map.set_max_entries(entries as u32).map_err(bpf_error("sizing the rings"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! One recording from start to end: attach, snapshot, poll, write.
+//!
+//! The reader sleeps between polls, so that it wakes rarely and disturbs the target little; it measures its
+//! own CPU time. Whether operations are told or counted is decided here, from their rate.
+
+use super::kernel::Kernel;
+use super::raw::{Counters, RawRecord};
+use super::target::{Child, processes};
+use super::translate::Translator;
+use super::{Detail, Progress, RecordError, RecordOptions, RecordSummary, Status, Target, snapshot};
+use crate::machine;
+use schedlab_model::Nanos;
+use schedlab_model::recording::codec::{self, RecordingWriter};
+use schedlab_model::recording::{Provenance, Recording};
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What telling one return of a system call costs, roughly: the hook and the record.
+const RETURN_COST_NS: u64 = 200;
+/// More of the CPU time than this, in percent, is too dear.
+const RETURN_SHARE_MAX: u64 = 3;
+/// Share of sockets among the target's operations, in percent, from which counting loses little.
+const SOCKET_SHARE_MIN: u64 = 80;
+/// The kernel half's clock and ours agree better than this.
+const CLOCK_MARGIN_NS: u64 = 1_000_000;
+/// The file is flushed at least this often.
+const FLUSH_EVERY: Duration = Duration::from_millis(500);
+
+fn clock(id: libc::clockid_t) -> Nanos {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid; both clocks always exist.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+fn monotonic() -> Nanos {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+/// Raises this thread above normal tasks while it reads, so that full rings are emptied in time.
+struct Priority {
+    before: i32,
+}
+
+impl Priority {
+    fn raise() -> Priority {
+        // SAFETY: plain system calls on this thread.
+        unsafe {
+            let before = libc::getpriority(libc::PRIO_PROCESS, 0);
+            libc::setpriority(libc::PRIO_PROCESS, 0, -20);
+            Priority { before }
+        }
+    }
+}
+
+impl Drop for Priority {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.before) };
+    }
+}
+
+/// Records into `out` as it goes.
+pub fn record<W: Write>(
+    options: &RecordOptions,
+    out: W,
+    progress: &mut dyn Progress,
+) -> Result<RecordSummary, RecordError> {
+    let mut child = match &options.target {
+        Target::Command(command) => Some(Child::prepare(command)?),
+        _ => None,
+    };
+    let mut targets = processes(&options.target)?;
+    targets.extend(child.as_ref().map(Child::pid));
+    let machine = machine::describe();
+    let mut kernel = Kernel::load(machine::possible_cpus())?;
+    let priority = Priority::raise();
+    let cpu_before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
+    kernel.attach(&targets, options.detail)?;
+    let start = monotonic();
+    let mut existing = snapshot::tasks();
+    existing.iter_mut().for_each(|task| task.target = targets.contains(&task.tgid));
+    let mut provenance = provenance(options);
+    let writer = RecordingWriter::new(out, &provenance, &machine).map_err(RecordError::Write)?;
+    let mut translator = Translator::new(writer, start.0, existing);
+    translator.counting = options.detail == Detail::Counted;
+    if let Some(child) = &mut child {
+        child.start()?;
+    }
+    let mut session = Session {
+        kernel,
+        translator,
+        start,
+        pending: Vec::new(),
+        flushed: start,
+        governor: Governor {
+            time: start,
+            counters: Counters::default(),
+            dear: 0,
+            cpus: machine.topology.cpu_count(),
+        },
+        counted_from: (options.detail == Detail::Counted).then_some(Nanos::ZERO),
+    };
+    session.run(options, child.as_mut(), progress)?;
+    drop(priority);
+    if let Some(child) = &mut child {
+        provenance.exit_code = child.ended();
+        if provenance.exit_code.is_none() {
+            child.stop();
+        }
+    }
+    session.finish(provenance, cpu_before)
+}
+
+/// Records into memory and reads it back.
+pub fn record_in_memory(
+    options: &RecordOptions,
+    progress: &mut dyn Progress,
+) -> Result<(Recording, RecordSummary), RecordError> {
+    let mut bytes = Vec::new();
+    let summary = record(options, &mut bytes, progress)?;
+    Ok((codec::decode(&bytes)?, summary))
+}
+
+fn provenance(options: &RecordOptions) -> Provenance {
+    let command = match &options.target {
+        Target::Command(command) => command.clone(),
+        _ => Vec::new(),
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Provenance {
+        origin: "live".to_owned(),
+        command,
+        kernel_release: machine::kernel_release(),
+        scheduler: machine::running_scheduler(),
+        started_unix_s: now.map_or(0, |since| since.as_secs()),
+        ..Provenance::default()
+    }
+}
+
+struct Session<W: Write> {
+    kernel: Kernel,
+    translator: Translator<W>,
+    start: Nanos,
+    pending: Vec<RawRecord>,
+    flushed: Nanos,
+    governor: Governor,
+    counted_from: Option<Nanos>,
+}
+
+impl<W: Write> Session<W> {
+    fn run(
+        &mut self,
+        options: &RecordOptions,
+        mut child: Option<&mut Child>,
+        progress: &mut dyn Progress,
+    ) -> Result<(), RecordError> {
+        let limit = options.duration.map(|duration| Nanos(duration.as_nanos() as u64));
+        loop {
+            std::thread::sleep(options.poll);
+            let ended = child.as_mut().is_some_and(|child| child.ended().is_some());
+            let elapsed = monotonic() - self.start;
+            let over = ended || progress.stop() || limit.is_some_and(|limit| elapsed >= limit);
+            if over {
+                self.kernel.detach();
+            }
+            self.poll(over)?;
+            progress.update(&self.status(elapsed));
+            if over {
+                return Ok(());
+            }
+            if options.detail == Detail::Adaptive && self.governor.too_dear(&self.kernel) {
+                self.kernel.count()?;
+                self.counted_from = Some(monotonic() - self.start);
+                self.translator.counting = true;
+            }
+        }
+    }
+
+    /// Reads the rings and writes what is certainly complete; with `last` all there is.
+    fn poll(&mut self, last: bool) -> Result<(), RecordError> {
+        let now = monotonic();
+        let held_up = self.kernel.rings.drain(&mut self.pending);
+        let until = if last { u64::MAX } else { held_up.unwrap_or(now.0).min(now.0 - CLOCK_MARGIN_NS) };
+        // Nearly sorted already: one rising run for each CPU.
+        self.pending.sort_by_key(|record| record.time);
+        let complete = self.pending.partition_point(|record| record.time < until);
+        for record in &self.pending[..complete] {
+            self.translator.record(record).map_err(RecordError::Write)?;
+        }
+        self.pending.drain(..complete);
+        if last || now - self.flushed >= Nanos(FLUSH_EVERY.as_nanos() as u64) {
+            self.translator.writer().flush().map_err(RecordError::Write)?;
+            self.flushed = now;
+        }
+        Ok(())
+    }
+
+    fn status(&mut self, elapsed: Nanos) -> Status {
+        let dropped = self.kernel.rings.dropped().iter().sum();
+        let writer = self.translator.writer();
+        Status { elapsed, events: writer.event_count(), bytes: writer.byte_count(), dropped }
+    }
+
+    fn finish(self, mut provenance: Provenance, cpu_before: Nanos) -> Result<RecordSummary, RecordError> {
+        let duration = self.translator.last();
+        let dropped_per_cpu = self.kernel.rings.dropped();
+        let gaps = self.translator.gaps();
+        let writer = self.translator.into_writer();
+        provenance.dropped = dropped_per_cpu.iter().sum();
+        provenance.dropped_per_cpu = dropped_per_cpu.clone();
+        provenance.counted_from = self.counted_from;
+        provenance.recorder_cpu = clock(libc::CLOCK_THREAD_CPUTIME_ID) - cpu_before;
+        let (events, bytes) = (writer.event_count(), writer.byte_count());
+        writer.finish(&provenance, duration).map_err(RecordError::Write)?;
+        Ok(RecordSummary {
+            exit_code: provenance.exit_code,
+            events,
+            bytes,
+            dropped_per_cpu,
+            recorder_cpu: provenance.recorder_cpu,
+            duration,
+            counted_from: self.counted_from,
+            gaps,
+        })
+    }
+}
+
+/// Watches what telling each return costs the target.
+struct Governor {
+    time: Nanos,
+    counters: Counters,
+    /// Polls in a row that were too dear.
+    dear: u32,
+    cpus: usize,
+}
+
+impl Governor {
+    fn too_dear(&mut self, kernel: &Kernel) -> bool {
+        if !kernel.can_count() {
+            return false;
+        }
+        let (now, counters) = (monotonic(), kernel.rings.counters());
+        let returns = counters.returns - self.counters.returns;
+        let sockets = counters.sockets - self.counters.sockets;
+        let available = (now - self.time).0 * self.cpus as u64;
+        let dear = returns * RETURN_COST_NS * 100 > available * RETURN_SHARE_MAX
+            && sockets * 100 > returns * SOCKET_SHARE_MIN;
+        self.dear = if dear { self.dear + 1 } else { 0 };
+        self.time = now;
+        self.counters = counters;
+        self.dear >= 2
+    }
+}

@@ -1,0 +1,299 @@
+//! Who is recorded: a command started for it, a process, or the processes of a control group.
+//!
+//! A command is forked at once but executed only when told, so that the recorder sees its first
+//! instruction; it runs as the user who asked for the recording, not as root.
+
+use super::{RecordError, snapshot};
+use std::env;
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// What to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A command and its arguments.
+    Command(Vec<String>),
+    /// A process by its id, with its threads and the children it makes.
+    Pid(i32),
+    /// The processes of a systemd unit, e.g. `nginx.service`.
+    Unit(String),
+    /// The processes of a control group, as a path below `/sys/fs/cgroup` or absolute.
+    Cgroup(PathBuf),
+    /// Nobody in particular: every task is background.
+    Machine,
+}
+
+/// Whom to run a command as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    uid: libc::uid_t,
+    gid: libc::gid_t,
+    groups: Vec<libc::gid_t>,
+}
+
+/// The user behind `sudo`, else the real user.
+fn invoking_user() -> Option<Identity> {
+    let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
+    // SAFETY: these calls only read the process's own identity.
+    let (real, effective) = unsafe { (libc::getuid(), libc::geteuid()) };
+    let (uid, gid) = match (number("SUDO_UID"), number("SUDO_GID")) {
+        (Some(uid), Some(gid)) if effective == 0 => (uid, gid),
+        // SAFETY: as above.
+        _ => (real, unsafe { libc::getgid() }),
+    };
+    (uid != effective).then(|| Identity { uid, gid, groups: groups_of(uid, gid) })
+}
+
+/// Supplementary groups of a user; only the primary one if the user has no entry.
+fn groups_of(uid: libc::uid_t, gid: libc::gid_t) -> Vec<libc::gid_t> {
+    // SAFETY: the entry is used before any other call that may overwrite it; the list has `count` places.
+    unsafe {
+        let entry = libc::getpwuid(uid);
+        if entry.is_null() {
+            return vec![gid];
+        }
+        let mut groups = vec![0; 256];
+        let mut count = groups.len() as libc::c_int;
+        if libc::getgrouplist((*entry).pw_name, gid, groups.as_mut_ptr(), &raw mut count) < 0 {
+            return vec![gid];
+        }
+        groups.truncate(count as usize);
+        groups
+    }
+}
+
+/// A command that waits to be executed, then runs.
+pub(super) struct Child {
+    pid: libc::pid_t,
+    start: Option<OwnedFd>,
+    failure: OwnedFd,
+    program: String,
+    ended: Option<i32>,
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has two places; the descriptors are fresh and owned by nobody else.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+impl Child {
+    /// Forks; the child waits.
+    pub(super) fn prepare(command: &[String]) -> Result<Child, RecordError> {
+        let system = |what| move |source| RecordError::System { what, source };
+        let program = command.first().cloned().ok_or(RecordError::EmptyCommand)?;
+        let texts: Result<Vec<CString>, _> = command.iter().map(|text| CString::new(text.as_str())).collect();
+        let texts = texts.map_err(|_| RecordError::EmptyCommand)?;
+        let mut arguments: Vec<*const libc::c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+        arguments.push(std::ptr::null());
+        let (wait, start) = pipe().map_err(system("making a pipe"))?;
+        let (failure, report) = pipe().map_err(system("making a pipe"))?;
+        let identity = invoking_user();
+        // SAFETY: the child calls only async-signal-safe functions on memory prepared before the fork.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => Err(system("forking")(io::Error::last_os_error())),
+            0 => {
+                // The parent's end must be closed here, or the read below would never end with the parent.
+                drop(start);
+                become_command(&wait, &report, identity.as_ref(), &arguments)
+            }
+            _ => Ok(Child { pid, start: Some(start), failure, program, ended: None }),
+        }
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Lets the child execute the command; an error if it cannot be executed.
+    pub(super) fn start(&mut self) -> Result<(), RecordError> {
+        let start = self.start.take().expect("a child is started once");
+        // SAFETY: one byte is read from a valid place.
+        unsafe { libc::write(start.as_raw_fd(), [1_u8].as_ptr().cast(), 1) };
+        let mut code = [0_u8; 4];
+        // SAFETY: the buffer has four places. The pipe closes when the command is executed.
+        let got = unsafe { libc::read(self.failure.as_raw_fd(), code.as_mut_ptr().cast(), 4) };
+        if got != 4 {
+            return Ok(());
+        }
+        self.wait(0);
+        let source = io::Error::from_raw_os_error(i32::from_ne_bytes(code));
+        Err(RecordError::Command { program: self.program.clone(), source })
+    }
+
+    /// Exit code if the command has ended; a signal is told as a shell does, 128 and its number.
+    pub(super) fn ended(&mut self) -> Option<i32> {
+        self.wait(libc::WNOHANG);
+        self.ended
+    }
+
+    fn wait(&mut self, options: libc::c_int) {
+        if self.ended.is_some() {
+            return;
+        }
+        let mut status = 0;
+        // SAFETY: `status` is valid; the child is ours and not yet waited for.
+        if unsafe { libc::waitpid(self.pid, &raw mut status, options) } == self.pid {
+            self.ended = Some(if libc::WIFSIGNALED(status) {
+                128 + libc::WTERMSIG(status)
+            } else {
+                libc::WEXITSTATUS(status)
+            });
+        }
+    }
+
+    /// Asks a command that outlives the recording to end, and collects it if it does within a second.
+    pub(super) fn stop(&mut self) {
+        for _ in 0..100 {
+            if self.ended().is_some() {
+                return;
+            }
+            // SAFETY: the child is ours and not yet waited for, so the id is still its own.
+            unsafe { libc::kill(self.pid, libc::SIGTERM) };
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Child {
+    /// A child that was never started reads the end of its pipe and leaves.
+    fn drop(&mut self) {
+        if self.start.take().is_some() {
+            self.wait(0);
+        }
+    }
+}
+
+/// In the child: waits for the word, drops privileges, executes. Only async-signal-safe calls.
+fn become_command(
+    wait: &OwnedFd,
+    report: &OwnedFd,
+    identity: Option<&Identity>,
+    arguments: &[*const libc::c_char],
+) -> ! {
+    // SAFETY: plain system calls on valid memory; the process is replaced or ends here.
+    unsafe {
+        let mut word = 0_u8;
+        if libc::read(wait.as_raw_fd(), (&raw mut word).cast(), 1) != 1 {
+            libc::_exit(127);
+        }
+        let dropped = identity.is_none_or(|identity| {
+            libc::setgroups(identity.groups.len(), identity.groups.as_ptr()) == 0
+                && libc::setgid(identity.gid) == 0
+                && libc::setuid(identity.uid) == 0
+        });
+        if dropped {
+            // Rust ignores it; a command expects the default.
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::execvp(arguments[0], arguments.as_ptr());
+        }
+        let code = (*libc::__errno_location()).to_ne_bytes();
+        libc::write(report.as_raw_fd(), code.as_ptr().cast(), code.len());
+        libc::_exit(127);
+    }
+}
+
+/// Processes of a target that exists already.
+pub(super) fn processes(target: &Target) -> Result<Vec<i32>, RecordError> {
+    match target {
+        Target::Command(_) | Target::Machine => Ok(Vec::new()),
+        Target::Pid(pid) => {
+            let process = snapshot::process_of(*pid).ok_or(RecordError::NoProcess(*pid))?;
+            Ok(vec![process])
+        }
+        Target::Unit(unit) => members(&unit_cgroup(unit)?),
+        Target::Cgroup(path) => members(&cgroup_directory(path)?),
+    }
+}
+
+/// Where control groups may be mounted: the unified hierarchy, hybrid systems, systemd's own.
+const CGROUP_ROOTS: [&str; 5] = [
+    "/sys/fs/cgroup",
+    "/sys/fs/cgroup/unified",
+    "/sys/fs/cgroup/systemd",
+    "/sys/fs/cgroup/cpu",
+    "/sys/fs/cgroup/pids",
+];
+
+fn cgroup_directory(path: &Path) -> Result<PathBuf, RecordError> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let absolute = path.starts_with("/sys/fs/cgroup").then(|| path.to_owned());
+    let candidates =
+        absolute.into_iter().chain(CGROUP_ROOTS.iter().map(|root| Path::new(root).join(relative)));
+    candidates
+        .into_iter()
+        .find(|directory| directory.join("cgroup.procs").exists())
+        .ok_or_else(|| RecordError::NoCgroup(path.to_owned()))
+}
+
+fn unit_cgroup(unit: &str) -> Result<PathBuf, RecordError> {
+    if !Path::new("/run/systemd/system").exists() {
+        return Err(RecordError::NoSystemd(unit.to_owned()));
+    }
+    let name = if unit.contains('.') { unit.to_owned() } else { format!("{unit}.service") };
+    let output = std::process::Command::new("systemctl")
+        .args(["show", "--property=ControlGroup", "--value", "--", &name])
+        .output()
+        .map_err(|_| RecordError::NoSystemd(unit.to_owned()))?;
+    let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if path.is_empty() || path == "/" {
+        return Err(RecordError::UnitNotRunning(name));
+    }
+    cgroup_directory(Path::new(&path)).map_err(|_| RecordError::UnitNotRunning(name))
+}
+
+/// Processes of a group and of the groups below it.
+fn members(directory: &Path) -> Result<Vec<i32>, RecordError> {
+    let mut found = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(directory) = pending.pop() {
+        let list = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+        found.extend(list.lines().filter_map(|line| line.trim().parse::<i32>().ok()));
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        pending.extend(entries.map(|entry| entry.path()).filter(|path| path.is_dir()));
+    }
+    if found.is_empty() { Err(RecordError::EmptyCgroup(directory.to_owned())) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_waits_for_the_word_and_keeps_its_exit_code() {
+        let command = ["sh", "-c", "exit 7"].map(str::to_owned);
+        let mut child = Child::prepare(&command).expect("fork works");
+        assert_eq!(child.ended(), None);
+        child.start().expect("sh exists");
+        let code = (0..500).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            child.ended()
+        });
+        assert_eq!(code, Some(7));
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_is_named() {
+        let mut child = Child::prepare(&["schedlab-no-such-program".to_owned()]).expect("fork works");
+        let error = child.start().expect_err("it does not exist");
+        assert!(error.to_string().contains("schedlab-no-such-program"), "{error}");
+    }
+
+    #[test]
+    fn missing_targets_say_what_to_do() {
+        assert!(matches!(processes(&Target::Pid(i32::MAX)), Err(RecordError::NoProcess(_))));
+        let absent = Target::Cgroup(PathBuf::from("schedlab/no/such/group"));
+        assert!(matches!(processes(&absent), Err(RecordError::NoCgroup(_))));
+        let own = std::process::id() as i32;
+        assert_eq!(processes(&Target::Pid(own)).expect("we exist"), vec![own]);
+    }
+}

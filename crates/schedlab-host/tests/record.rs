@@ -1,0 +1,170 @@
+//! The live recorder on this machine's kernel. Needs root (or CAP_BPF and CAP_PERFMON) and BTF; says so
+//! loudly where it has neither, and fails instead where CI is set.
+
+use schedlab_host::record::{Detail, RecordError, RecordOptions, Target, record_in_memory};
+use schedlab_model::event::{EventKind, Operation, PrevState};
+use schedlab_model::recording::Recording;
+use schedlab_model::{Nanos, TaskId};
+use std::time::Duration;
+
+fn command(words: &[&str]) -> RecordOptions {
+    RecordOptions::new(Target::Command(words.iter().map(|&word| word.to_owned()).collect()))
+}
+
+/// The recording, or `None` where this machine does not permit one.
+fn recorded(options: &RecordOptions) -> Option<Recording> {
+    match record_in_memory(options, &mut ()) {
+        Ok((recording, _)) => Some(recording),
+        Err(error @ (RecordError::Privilege { .. } | RecordError::NoBtf)) => {
+            assert!(std::env::var_os("CI").is_none(), "CI must be able to record: {error}");
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        Err(error) => panic!("recording failed: {error}"),
+    }
+}
+
+fn target_named(recording: &Recording, name: &str) -> TaskId {
+    let position = recording.tasks.iter().position(|task| task.target && task.name == name);
+    TaskId(position.unwrap_or_else(|| panic!("no target task is called {name}")) as u32)
+}
+
+fn operations(recording: &Recording, task: TaskId, wanted: Operation) -> (usize, usize, i64) {
+    let (mut enters, mut exits, mut results) = (0, 0, 0);
+    for event in &recording.events {
+        match event.kind {
+            EventKind::OperationEnter { task: t, operation, .. } if t == task && operation == wanted => {
+                enters += 1
+            }
+            EventKind::OperationExit { task: t, operation, result, .. }
+                if t == task && operation == wanted =>
+            {
+                exits += 1;
+                results += result;
+            }
+            _ => {}
+        }
+    }
+    (enters, exits, results)
+}
+
+#[test]
+fn a_sleep_is_seen_from_fork_to_exit() {
+    let Some(recording) = recorded(&command(&["sleep", "0.2"])) else { return };
+    assert_eq!(recording.provenance.exit_code, Some(0));
+    assert!(!recording.provenance.partial && recording.provenance.dropped == 0);
+    let sleep = target_named(&recording, "sleep");
+    let has = |wanted: &dyn Fn(&EventKind) -> bool| recording.events.iter().any(|event| wanted(&event.kind));
+    assert!(has(&|kind| matches!(kind, EventKind::Exec { task } if *task == sleep)));
+    assert!(has(&|kind| matches!(kind, EventKind::Exit { task } if *task == sleep)));
+    let asked = recording.events.iter().find_map(|event| match event.kind {
+        EventKind::OperationEnter { task, operation: Operation::SleepRelative, amount, .. }
+            if task == sleep =>
+        {
+            Some((event.time, amount))
+        }
+        _ => None,
+    });
+    let (entered, amount) = asked.expect("it sleeps");
+    assert_eq!(amount, 200_000_000);
+    let expired = recording.events.iter().find_map(|event| match event.kind {
+        EventKind::TimerExpire { task, due } if task == sleep => Some((event.time, due)),
+        _ => None,
+    });
+    let (expired, due) = expired.expect("its timer is seen");
+    assert!(due <= expired && expired >= entered + Nanos(199_000_000), "{entered:?} {due:?} {expired:?}");
+}
+
+#[test]
+fn pipes_carry_what_was_written() {
+    let script = "for i in 1 2 3 4 5 6 7 8; do echo 1234567; sleep 0.01; done | cat >/dev/null";
+    let Some(recording) = recorded(&command(&["sh", "-c", script])) else { return };
+    let cat = target_named(&recording, "cat");
+    let (enters, exits, bytes) = operations(&recording, cat, Operation::PipeRead);
+    assert_eq!(bytes, 64, "eight lines of eight bytes");
+    assert!(enters >= 7 && exits >= enters, "{enters} waits, {exits} returns");
+    let written: i64 = (0..recording.tasks.len())
+        .map(|task| operations(&recording, TaskId(task as u32), Operation::PipeWrite).2)
+        .sum();
+    assert_eq!(written, 64);
+    assert!(recording.provenance.counted_from.is_none());
+}
+
+/// Told one by one or counted: the bytes are the same.
+#[test]
+fn counting_keeps_the_bytes() {
+    let words = ["hackbench", "-g", "1", "-l", "20"];
+    if std::process::Command::new("hackbench").arg("-h").output().is_err() {
+        eprintln!("SKIPPED: hackbench is not installed (Debian: rt-tests)");
+        return;
+    }
+    for detail in [Detail::Full, Detail::Counted] {
+        let mut options = command(&words);
+        options.detail = detail;
+        let Some(recording) = recorded(&options) else { return };
+        assert_eq!(recording.provenance.dropped, 0);
+        let total = |wanted| -> i64 {
+            (0..recording.tasks.len()).map(|task| operations(&recording, TaskId(task as u32), wanted).2).sum()
+        };
+        // Messages, a byte from each of 40 tasks when it is ready, and the starting signal, which nobody reads.
+        let bytes = 20 * 20 * 20 * 100 + 40;
+        assert_eq!(total(Operation::SocketSend), bytes + 1, "{detail:?}");
+        let received = total(Operation::SocketReceive);
+        // Counted reads before a task's first wait may be a file's.
+        let most = if detail == Detail::Full { bytes } else { bytes + bytes / 100 };
+        assert!((bytes..=most).contains(&received), "{detail:?}: {received} of {bytes}");
+    }
+}
+
+#[test]
+fn every_task_runs_on_one_cpu_at_a_time() {
+    let Some(recording) = recorded(&command(&["sh", "-c", "for i in 1 2 3 4; do sleep 0.01 & done; wait"]))
+    else {
+        return;
+    };
+    let mut current = [None; 1024];
+    for event in &recording.events {
+        if let EventKind::Switch { prev, next, prev_state } = event.kind {
+            let slot = &mut current[event.cpu.index()];
+            assert!(
+                slot.is_none_or(|running| running == prev),
+                "at {:?}: {slot:?} ran, {prev:?} leaves",
+                event.time
+            );
+            *slot = Some(next);
+            assert!(!(prev.is_idle() && prev_state != PrevState::Runnable), "idle never sleeps");
+        }
+    }
+    let forked: Vec<_> = recording.tasks.iter().filter(|task| task.target && !task.existed).collect();
+    assert!(forked.len() >= 4, "the shell's children are targets: {}", forked.len());
+}
+
+#[test]
+fn a_process_that_never_sleeps_is_recorded_for_the_time_asked() {
+    let mut spinning =
+        std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
+    let mut options = RecordOptions::new(Target::Pid(spinning.id() as i32));
+    options.duration = Some(Duration::from_millis(200));
+    let recording = recorded(&options);
+    spinning.kill().expect("it runs");
+    spinning.wait().expect("it ends");
+    let Some(recording) = recording else { return };
+    assert!(recording.tasks.iter().any(|task| task.target && task.existed));
+    assert!(recording.duration >= Nanos::from_millis(150), "{:?}", recording.duration);
+}
+
+#[test]
+fn a_failing_command_keeps_its_code_and_its_recording() {
+    let Some(recording) = recorded(&command(&["sh", "-c", "exit 9"])) else { return };
+    assert_eq!(recording.provenance.exit_code, Some(9));
+    assert!(!recording.events.is_empty());
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_an_error() {
+    match record_in_memory(&command(&["schedlab-no-such-command"]), &mut ()) {
+        Err(RecordError::Command { program, .. }) => assert_eq!(program, "schedlab-no-such-command"),
+        Err(error @ (RecordError::Privilege { .. } | RecordError::NoBtf)) => eprintln!("SKIPPED: {error}"),
+        other => panic!("must fail: {other:?}"),
+    }
+}
