@@ -61,12 +61,7 @@ impl Kernel {
             }
         }
         let object = open.load().map_err(bpf_error("loading the recorder"))?;
-        let map = |name: &str| object.maps().find(|map| map.name() == name).expect("our object has this map");
-        let (ring_map, record_map) = (map("rings"), map("records"));
-        assert_eq!((ring_map.value_size(), record_map.value_size()), (RING_BYTES, RECORD_BYTES));
-        let rings = Rings::new(ring_map.as_fd(), record_map.as_fd(), cpus, ring_records)
-            .map_err(|source| RecordError::System { what: "mapping the recorder's rings", source })?;
-        drop((ring_map, record_map));
+        let rings = map_rings(&object, cpus, ring_records)?;
         let can_count = points("sock_send_length");
         Ok(Kernel { object, links: Vec::new(), returns: None, sends: None, can_count, rings })
     }
@@ -143,6 +138,14 @@ impl Kernel {
         self.returns = None;
         self.sends = None;
     }
+}
+
+fn map_rings(object: &Object, cpus: usize, ring_records: usize) -> Result<Rings, RecordError> {
+    let map = |name: &str| object.maps().find(|map| map.name() == name).expect("our object has this map");
+    let (rings, records) = (map("rings"), map("records"));
+    assert_eq!((rings.value_size(), records.value_size()), (RING_BYTES, RECORD_BYTES));
+    Rings::new(rings.as_fd(), records.as_fd(), cpus, ring_records)
+        .map_err(|source| RecordError::System { what: "mapping the recorder's rings", source })
 }
 
 /// Looks BTF tracepoints of the running kernel up.
