@@ -2,47 +2,31 @@
 /*
  * vtime: weighted virtual time.
  *
- * Rule: of all tasks that wait, the one with the least virtual time runs next. A task's virtual time
- * advances with the CPU time it uses, divided by its weight, so that CPU time is shared in proportion to
- * weight. A task that slept resumes at most one slice behind the others: sleeping saves up no more credit.
+ * Rule: of all tasks that wait under a last-level cache, the one with the least virtual time runs next. A
+ * task's virtual time advances with the CPU time it uses, divided by its weight, so that CPU time is shared
+ * in proportion to weight. A task that slept resumes at most one slice behind the others: sleeping saves up
+ * no more credit. A task whose slice is over goes on with another if it is still due first. A CPU whose cache has nothing to run takes from the other caches, so that none idles while
+ * a task waits that may run there.
  *
- * State kept: one global virtual time (that of the last task that started), one queue for all CPUs, and
- * the virtual time of each task, which the kernel stores in the task.
+ * State kept: one global virtual time (that of the furthest task that started), a queue for each last-level
+ * cache, and the virtual time of each task, which the kernel stores in the task and which is its rank.
  *
  * Good at: fair shares between tasks that always want to run; short waits for tasks that run briefly.
- * Fails at: many CPUs (all contend for one queue) and cache locality (tasks wander).
+ * Fails at: fairness between caches (a cache with fewer tasks serves them faster as long as it has any), and
+ * fine interleaving: nobody is preempted before its slice is over.
  *
- * Source: the idea of virtual time is that of weighted fair queueing (Demers, Keshav, Shenker 1989).
+ * Source: virtual time is that of weighted fair queueing (Demers, Keshav, Shenker 1989).
  */
 #include "../include/schedlab.bpf.h"
-
-/* Any number that is not a CPU's local queue. */
-#define SHARED_DSQ 0
+#include "../include/placement.bpf.h"
 
 KNOB(u64, slice_ns, 20000000, ns, 100000, 1000000000, "Longest time a task runs before another may.");
+KNOB(u64, credit_ns, 20000000, ns, 0, 1000000000, "Virtual time a task that slept may be behind the others.");
 
-/* Virtual time of the task that started last, in ns of a task of weight 1024. */
+/* Virtual time of the furthest task that started, in ns of a task of weight 1024. */
 static u64 vtime_now;
 
 EXIT_RECORD(exit_record);
-
-/*
- * Weight of each nice value from -20 to 19: exact, as Linux has them. p->scx.weight is rounded to a scale
- * of 1 to 10000 (nice 19 is a third off), so the weight comes from static_prio.
- */
-static const u32 weight_of_nice[40] = {
-	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
-	9548,  7620,  6100,  4904,  3906,  3121,  2501,  1991,  1586,  1277,
-	1024,  820,   655,   526,   423,   335,   272,   215,   172,   137,
-	110,   87,    70,    56,    45,    36,    29,    23,    18,    15,
-};
-
-static u32 weight_of(const struct task_struct *p)
-{
-	u32 index = p->static_prio - 100;
-
-	return index < 40 ? weight_of_nice[index] : 1024;
-}
 
 static bool vtime_before(u64 a, u64 b)
 {
@@ -63,14 +47,51 @@ void SCHED_OP(vtime_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	u64 vtime = p->scx.dsq_vtime;
 
-	if (vtime_before(vtime, vtime_now - slice_ns))
-		vtime = vtime_now - slice_ns;
-	dsq_insert_vtime(p, SHARED_DSQ, slice_ns, vtime, enq_flags);
+	if (vtime_before(vtime, vtime_now - credit_ns))
+		vtime = vtime_now - credit_ns;
+	dsq_insert_vtime(p, llc_of(scx_bpf_task_cpu(p)), slice_ns, vtime, enq_flags);
+	kick_idle_for(p, enq_flags);
+}
+
+/* Virtual time that a task's use of its slice so far is worth. */
+static u64 vtime_used(const struct task_struct *p)
+{
+	u64 slice = slice_ns;
+	u64 left = p->scx.slice;
+
+	return left < slice ? (slice - left) * 1024 / weight_of(p) : 0;
+}
+
+/* A task whose slice is over goes on with a new one if it is still due before the head of the queue. */
+static bool goes_on(struct task_struct *prev, u32 llc)
+{
+	u64 vtime;
+
+	if (!can_go_on(prev))
+		return false;
+	vtime = prev->scx.dsq_vtime + vtime_used(prev);
+	if (!vtime_before(vtime, head_vtime(llc, vtime)))
+		return false;
+	set_dsq_vtime(prev, vtime);
+	set_slice(prev, slice_ns);
+	return true;
 }
 
 void SCHED_OP(vtime_dispatch, s32 cpu, struct task_struct *prev)
 {
-	dsq_move_to_local(SHARED_DSQ);
+	u32 own = llc_of(cpu);
+	u32 llc;
+
+	if (goes_on(prev, own))
+		return;
+	if (dsq_move_to_local(own))
+		return;
+	for (llc = 0; llc < LLCS_MAX; llc++) {
+		if (llc >= llc_count)
+			break;
+		if (llc != own && dsq_move_to_local(llc))
+			break;
+	}
 }
 
 void SCHED_OP(vtime_running, struct task_struct *p)
@@ -81,11 +102,7 @@ void SCHED_OP(vtime_running, struct task_struct *p)
 
 void SCHED_OP(vtime_stopping, struct task_struct *p, bool runnable)
 {
-	u64 slice = slice_ns;
-	u64 left = p->scx.slice;
-	u64 used = left < slice ? slice - left : 0;
-
-	set_dsq_vtime(p, p->scx.dsq_vtime + used * 1024 / weight_of(p));
+	set_dsq_vtime(p, p->scx.dsq_vtime + vtime_used(p));
 }
 
 void SCHED_OP(vtime_enable, struct task_struct *p)
@@ -95,7 +112,17 @@ void SCHED_OP(vtime_enable, struct task_struct *p)
 
 s32 SCHED_OP_SLEEPABLE(vtime_init)
 {
-	return scx_bpf_create_dsq(SHARED_DSQ, -1);
+	u32 llc;
+	s32 error;
+
+	for (llc = 0; llc < LLCS_MAX; llc++) {
+		if (llc >= llc_count)
+			break;
+		error = scx_bpf_create_dsq(llc, -1);
+		if (error)
+			return error;
+	}
+	return 0;
 }
 
 void SCHED_OP(vtime_exit, struct scx_exit_info *info)

@@ -117,6 +117,7 @@ impl ExtScheduler {
         for (option, value) in KCONFIG {
             image.set_kconfig(option, *value);
         }
+        set_topology(&mut image, topology);
         ExtScheduler::new(image, version, topology, options)
     }
 
@@ -173,6 +174,18 @@ impl ExtScheduler {
         );
         Attached::new(self.clone(), instance, host)
     }
+}
+
+/// Tells the object which CPUs share a cache, if it asks as bpf/include/placement.bpf.h does.
+fn set_topology(image: &mut ObjectImage, topology: &Topology) {
+    let Ok(llcs) = image.locate("llc_of_cpu") else { return };
+    let Ok(count) = image.locate("llc_count") else { return };
+    for (cpu, info) in topology.cpus().iter().enumerate().take(llcs.size as usize) {
+        image.maps[llcs.map].initial[llcs.offset as usize + cpu] = info.llc as u8;
+    }
+    let number = topology.llcs().len() as i128;
+    let written = count.write(&mut image.maps[count.map].initial, number);
+    debug_assert!(written, "a 32-bit variable holds the number of caches");
 }
 
 fn clamp(value: i128) -> i64 {

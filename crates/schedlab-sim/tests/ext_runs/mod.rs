@@ -1,0 +1,65 @@
+//! What the tests of the ext class share: run a workload file's text under a scheduler object.
+
+use schedlab_model::event::EventSink;
+use schedlab_model::lever::Setting;
+use schedlab_model::machine::{KernelVersion, MachineDescription};
+use schedlab_model::topology::Topology;
+use schedlab_model::workload::file::parse;
+use schedlab_sim::ext::{ExtOptions, ExtScheduler};
+use schedlab_sim::{Scheduler, Simulation, SimulationConfig, SimulationResult};
+use std::sync::Arc;
+
+/// The object of a scheduler or of a test.
+pub fn object(name: &str) -> &'static [u8] {
+    schedlab_objects::scheduler(name).or_else(|| schedlab_objects::test_object(name)).expect("an object")
+}
+
+/// A run to be made.
+pub struct Run<'a> {
+    pub scheduler: &'a str,
+    pub workload: &'a str,
+    pub topology: Topology,
+    pub kernel: KernelVersion,
+    pub knobs: &'a [(&'a str, i64)],
+    pub interpreted: bool,
+}
+
+impl<'a> Run<'a> {
+    /// On equal CPUs under one cache, Linux 7.2, nothing set.
+    pub fn new(scheduler: &'a str, workload: &'a str, cpus: u32) -> Run<'a> {
+        Run {
+            scheduler,
+            workload,
+            topology: Topology::flat(cpus).expect("CPUs"),
+            kernel: KernelVersion::V7_2,
+            knobs: &[],
+            interpreted: false,
+        }
+    }
+
+    /// A simulation ready to run.
+    pub fn simulation(&self) -> Simulation {
+        let workload = parse(self.workload).expect("a workload");
+        let options = ExtOptions { interpreted: self.interpreted, ..ExtOptions::default() };
+        let bytes = object(self.scheduler);
+        let scheduler = ExtScheduler::load(self.scheduler, bytes, self.kernel, &self.topology, options);
+        let mut machine = MachineDescription::generic("test", self.topology.clone());
+        machine.kernel = self.kernel;
+        let mut config = SimulationConfig::new(machine, Arc::new(workload));
+        config.scheduler = Scheduler::Ext(scheduler.expect("the object loads"));
+        let knob = |(name, value): &(&str, i64)| Setting::Knob { name: (*name).to_owned(), value: *value };
+        config.settings = self.knobs.iter().map(knob).collect();
+        Simulation::new(config).expect("valid")
+    }
+
+    /// Runs it.
+    pub fn run(&self, sink: &mut impl EventSink) -> SimulationResult {
+        self.simulation().run(sink).expect("runs")
+    }
+}
+
+/// CPU time of each task in the order of the workload, in ns.
+#[allow(dead_code, reason = "not every test binary asks")]
+pub fn cpu_times(result: &SimulationResult) -> Vec<u64> {
+    result.accounts[1..].iter().map(|account| account.cpu_time.0).collect()
+}
