@@ -23,6 +23,8 @@ enum mistake {
 KNOB(u32, mistake, 0, number, 0, 20, "Which mistake to make; see enum mistake.");
 KNOB(u64, after, 0, calls, 0, 1000000, "Enqueues before it is made.");
 
+KNOB_FIXED(bool, unverified, 0, bool, 0, 1, "Keep mistakes that the verifier refuses; dead code otherwise.");
+
 EXIT_RECORD(exit_record);
 
 static u64 enqueued;
@@ -71,15 +73,13 @@ void SCHED_OP(misbehave_enqueue, struct task_struct *p, u64 enq_flags)
 		case MIXES_ORDERS:
 			dsq_insert_vtime(p, SHARED_DSQ, 1000000, 5, enq_flags);
 			return;
-		case ENDLESS:
-			for (i = 0; i < 4000000000U; i++)
-				counter++;
-			break;
-		case BAD_STORE:
-			*(volatile u64 *)nowhere = 1;
-			break;
 		}
 	}
+	if (unverified && due() && mistake == ENDLESS)
+		for (i = 0; i < 4000000000U; i++)
+			counter++;
+	if (unverified && due() && mistake == BAD_STORE)
+		*(volatile u64 *)nowhere = 1;
 	dsq_insert(p, dsq, 1000000, enq_flags);
 	kick_idle_for(p, enq_flags);
 }

@@ -37,7 +37,8 @@ steps = [{ loop = { count = 0, steps = [{ run = "3ms" }, { sleep = "1ms" }] } }]
 "#;
 
 fn exit(mistake: Mistake, after: i64) -> SchedulerExit {
-    let knobs = [("mistake", mistake as i64), ("after", after)];
+    let unverified = matches!(mistake, Mistake::Endless | Mistake::BadStore);
+    let knobs = [("mistake", mistake as i64), ("after", after), ("unverified", unverified.into())];
     let result = Run { knobs: &knobs, ..Run::new("misbehave", WORKLOAD, 2) }.run(&mut NullSink);
     let busy: u64 = cpu_times(&result).iter().sum();
     assert!(busy > 3_000_000_000, "fair runs the tasks afterwards: {busy} ns in all");

@@ -80,7 +80,7 @@ fn fixed_priority_starves_the_weak() {
     let exit = result.scheduler_exit.clone().expect("the watchdog");
     assert_eq!((exit.kind, exit.reason.as_str()), (1026, "runnable task stall"));
     assert!(exit.message.starts_with("weak[") && exit.message.contains("failed to run for "), "{exit:?}");
-    assert!(cpu_times(&result)[1] > 5_000_000_000, "fair gives it its share afterwards");
+    assert!(cpu_times(&result)[1] > 3_000_000_000, "fair gives it its share afterwards");
 }
 
 #[test]
