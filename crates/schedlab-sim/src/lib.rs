@@ -14,6 +14,7 @@ pub mod ext;
 pub(crate) mod fair;
 pub(crate) mod kernel;
 pub(crate) mod queue;
+pub mod record;
 pub mod replay;
 pub(crate) mod rng;
 pub(crate) mod rt;

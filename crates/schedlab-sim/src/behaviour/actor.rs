@@ -53,6 +53,8 @@ pub(crate) struct Actor {
     pub(crate) parent: TaskId,
     /// Where it touched shared memory last.
     pub(crate) touched_on: Option<CpuId>,
+    /// The operation told to the sink and not yet ended, and its step.
+    pub(crate) open: Option<(u32, super::operation::Call)>,
     /// Sending ends it has open.
     pub(crate) sends_to: Vec<ChannelId>,
     /// Its draws.
@@ -75,6 +77,7 @@ impl Actor {
             children: 0,
             parent,
             touched_on: None,
+            open: None,
             sends_to,
             rng,
         }

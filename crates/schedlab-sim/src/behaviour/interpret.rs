@@ -14,7 +14,7 @@ use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 const STEPS_WITHOUT_TIME_MAX: u32 = 1_000_000;
 
 /// What a step did.
-enum Outcome {
+pub(crate) enum Outcome {
     /// Nothing that takes time: on to the next.
     Next,
     /// Work was set: the CPU is busy with it.
@@ -37,7 +37,7 @@ impl Simulation {
             return Ok(());
         }
         for _ in 0..STEPS_WITHOUT_TIME_MAX {
-            match self.step(cpu, task) {
+            match self.traced_step(cpu, task) {
                 Outcome::Next => {
                     if self.leave_kernel(cpu) {
                         return Ok(());
@@ -86,7 +86,7 @@ impl Simulation {
         true
     }
 
-    fn step(&mut self, cpu: CpuId, task: TaskId) -> Outcome {
+    pub(crate) fn step(&mut self, cpu: CpuId, task: TaskId) -> Outcome {
         let index = task.index();
         let step = self.work.code.steps[self.work.actors[index].pc as usize];
         match step {

@@ -2,7 +2,8 @@
 //!
 //! [`compile`] checks a workload and flattens its programs, [`amount`] draws times, [`channel`] holds the
 //! state of pipes, tokens, locks and barriers, [`actor`] that of one task's program, [`interpret`] runs the
-//! steps of the task on a CPU, [`wait`] blocks and wakes. Nothing here decides who runs.
+//! steps of the task on a CPU, [`wait`] blocks and wakes,
+//! [`operation`] tells detailed sinks of calls. Nothing here decides who runs.
 
 pub(crate) mod actor;
 pub(crate) mod amount;
@@ -11,6 +12,7 @@ pub(crate) mod compile;
 pub(crate) mod deadlock;
 pub(crate) mod interpret;
 pub(crate) mod life;
+pub(crate) mod operation;
 pub(crate) mod wait;
 
 use actor::Actor;

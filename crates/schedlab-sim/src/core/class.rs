@@ -55,6 +55,7 @@ impl Core {
 
     /// `pick_next_task`: the strongest class that has one. `prev` is the current task.
     pub(crate) fn pick_next_task(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
+        rt::pull(&mut self.k, cpu);
         if let Some(task) = rt::pick_task(&self.k, cpu) {
             return task;
         }

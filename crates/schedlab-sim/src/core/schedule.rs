@@ -53,12 +53,11 @@ impl Core {
         }
     }
 
-    /// The CPU goes idle: tick stopped (nohz), idle masks.
+    /// The CPU goes idle: idle masks. The pending tick finds it idle and stops (nohz), which costs nothing.
     fn enter_idle(&mut self, cpu: CpuId) {
         let now = self.k.now;
         self.k.cpu_mut(cpu).idle_since = Some(now);
         self.k.add_nr_running(cpu, 0);
-        self.k.cancel(Slot::Cpu(cpu, CpuEvent::Tick));
         self.ext.update_idle(&mut self.k, cpu, true);
     }
 
@@ -70,7 +69,7 @@ impl Core {
             state.idle_time += now - since;
         }
         self.k.idle_mask.assign(cpu, false);
-        if !self.k.ideal {
+        if !self.k.ideal && !self.k.is_armed(Slot::Cpu(cpu, CpuEvent::Tick)) {
             self.k.arm(Slot::Cpu(cpu, CpuEvent::Tick), (now / tick + 1) * tick);
         }
         self.ext.update_idle(&mut self.k, cpu, false);

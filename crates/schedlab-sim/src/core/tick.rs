@@ -9,11 +9,15 @@ impl Core {
     /// A tick arrives on a CPU that runs a task.
     pub(crate) fn tick(&mut self, cpu: CpuId) {
         let k = &mut self.k;
+        if k.cpu(cpu).curr.is_idle() {
+            return;
+        }
         let (now, tick) = (k.now, k.tick_ns);
         k.arm(Slot::Cpu(cpu, CpuEvent::Tick), now + tick);
         let cost = k.cost(CostKind::Tick);
         self.interrupt(cpu, IrqSource::Timer, cost);
         self.task_tick(cpu);
+        crate::rt::server_tick(&mut self.k, cpu);
         crate::fair::balance::tick(&mut self.k, cpu);
         self.k.leave_kernel(cpu);
     }

@@ -16,6 +16,8 @@ use schedlab_model::{CpuId, TaskId};
 /// How much rarer a busy CPU balances (`busy_factor`).
 const BUSY_FACTOR: u64 = 16;
 const MILLISECOND: u64 = 1_000_000;
+/// Levels of domains: threads, cache, node, machine.
+const DOMAINS_MAX: usize = 4;
 
 /// One CPU's view of one domain.
 #[derive(Clone, Copy, Debug)]
@@ -44,14 +46,20 @@ impl Default for DomainState {
 /// State of balancing.
 pub(crate) struct Balance {
     /// By CPU, then by level.
-    domains: Vec<[DomainState; 4]>,
+    domains: Vec<[DomainState; DOMAINS_MAX]>,
+    /// Room for the tasks a pass may move, kept between passes.
+    candidates: Vec<(u64, TaskId)>,
     /// When the CPUs without tick are looked after next.
     nohz_next: u64,
 }
 
 impl Balance {
     pub(crate) fn new(cpus: usize) -> Balance {
-        Balance { domains: vec![[DomainState::default(); 4]; cpus], nohz_next: 0 }
+        Balance {
+            domains: vec![[DomainState::default(); DOMAINS_MAX]; cpus],
+            candidates: Vec::new(),
+            nohz_next: 0,
+        }
     }
 }
 
@@ -91,9 +99,10 @@ impl Pass {
     }
 }
 
-fn passes(k: &Kernel, cpu: CpuId, idle: IdleType) -> Vec<Pass> {
-    let pass = |domain: &crate::kernel::Domain| Pass { cpu, level: domain.level, span: domain.span, idle };
-    k.domains.of(cpu).iter().map(pass).collect()
+/// The pass over the CPU's domain of this number, smallest first.
+fn pass_over(k: &Kernel, cpu: CpuId, index: usize, idle: IdleType) -> Option<Pass> {
+    let domain = k.domains.of(cpu).get(index)?;
+    Some(Pass { cpu, level: domain.level, span: domain.span, idle })
 }
 
 /// `sched_balance_newidle`: a CPU that is about to go idle looks for a waiting task. Whether it got one.
@@ -104,7 +113,8 @@ pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
     let avg_idle = k.cpu(cpu).avg_idle;
     let mut spent = 0;
     let mut pulled = false;
-    for pass in passes(k, cpu, IdleType::NewlyIdle) {
+    for index in 0..DOMAINS_MAX {
+        let Some(pass) = pass_over(k, cpu, index, IdleType::NewlyIdle) else { break };
         if avg_idle < spent + pass.state(k).max_newidle_cost {
             break;
         }
@@ -145,7 +155,8 @@ fn count_newidle(state: &mut DomainState, success: u32) {
 /// The tick's part: balances this CPU where an interval is over, and wakes an idle CPU to look after those
 /// without tick.
 pub(crate) fn tick(k: &mut Kernel, cpu: CpuId) {
-    for pass in passes(k, cpu, IdleType::Busy) {
+    for index in 0..DOMAINS_MAX {
+        let Some(pass) = pass_over(k, cpu, index, IdleType::Busy) else { break };
         periodic(k, &pass);
     }
     let now = k.now;
@@ -170,7 +181,8 @@ pub(crate) fn nohz_idle_balance(k: &mut Kernel, kicked: CpuId) {
     k.charge(kicked, cost);
     let idle: Vec<CpuId> = k.idle_mask.iter().collect();
     for cpu in idle {
-        for pass in passes(k, cpu, IdleType::Idle) {
+        for index in 0..DOMAINS_MAX {
+            let Some(pass) = pass_over(k, cpu, index, IdleType::Idle) else { break };
             if k.overloaded > 0 && k.is_idle_cpu(cpu) && periodic(k, &pass) > 0 {
                 k.resched_curr(cpu);
             }
@@ -183,7 +195,9 @@ fn periodic(k: &mut Kernel, pass: &Pass) -> u32 {
     let size = k.domains.span(pass.span).len() as u64;
     let factor = if pass.idle == IdleType::Busy { BUSY_FACTOR } else { 1 };
     let (now, tick) = (k.now, k.tick_ns);
-    let interval = (size * MILLISECOND * factor).max(tick);
+    // A busy CPU's interval is a tick shorter, so that levels (and the turns of its tasks) do not fall in step.
+    let ticks = size * MILLISECOND * factor / tick;
+    let interval = ticks.saturating_sub(u64::from(pass.idle == IdleType::Busy)).max(1) * tick;
     let state = pass.state(k);
     // Ticks scatter by their latency: half a tick early is in time.
     if now + tick / 2 < state.last_balance + interval {
@@ -261,14 +275,13 @@ enum Imbalance {
 fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut imbalance: Imbalance) -> u32 {
     let failed = pass.failed(k);
     let limit = k.fair.params.nr_migrate as usize;
-    let mut candidates: Vec<(u64, TaskId)> = k.fair.rqs[from.index()]
-        .queued()
-        .filter(|task| can_migrate(k, pass, *task, from, failed))
-        .map(|task| (k.task(task).exec_start, task))
-        .collect();
+    let mut candidates = std::mem::take(&mut k.fair.balance.candidates);
+    candidates.clear();
+    let movable = k.fair.rqs[from.index()].queued().filter(|task| can_migrate(k, pass, *task, from, failed));
+    candidates.extend(movable.map(|task| (k.task(task).exec_start, task)));
     candidates.sort_unstable();
     let mut moved = 0;
-    for (_, task) in candidates.into_iter().take(limit) {
+    for &(_, task) in candidates.iter().take(limit) {
         let weight = u64::from(k.task(task).weight);
         match &mut imbalance {
             Imbalance::Tasks(0) | Imbalance::Load(0) => break,
@@ -279,6 +292,7 @@ fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut imbalance: Imbalance
         migrate(k, task, from, pass.cpu);
         moved += 1;
     }
+    k.fair.balance.candidates = candidates;
     moved
 }
 

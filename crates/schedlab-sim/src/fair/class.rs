@@ -25,15 +25,14 @@ pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
     entity.vruntime += entity.load.virtual_time(delta) as i64;
     let served = CfsRq::update_deadline(entity, params);
     let unprotected = !params.protects_whole_slice && !entity.protect_slice();
-    rq.update_zero_vruntime(entities);
-    let alone = rq.nr_queued == 1;
-    if !alone && (served || unprotected) {
+    let vruntime = entity.vruntime;
+    rq.keep_zero_vruntime_near(entities, vruntime);
+    let contended = rq.nr_queued > 1;
+    if contended && (served || unprotected) {
         rq.next = None;
-        k.task_mut(task).sum_exec += delta;
         k.resched_curr_lazy(cpu);
-    } else {
-        k.task_mut(task).sum_exec += delta;
     }
+    k.task_mut(task).sum_exec += delta;
 }
 
 /// The task becomes runnable on `cpu`, or, if it is a delayed sleeper, runnable again.

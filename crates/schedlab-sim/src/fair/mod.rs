@@ -9,6 +9,8 @@ pub(crate) mod class;
 pub(crate) mod params;
 pub(crate) mod queue;
 pub(crate) mod select;
+#[cfg(test)]
+mod tests;
 pub(crate) mod weight;
 
 pub(crate) use params::FairParams;

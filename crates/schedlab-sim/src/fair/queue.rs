@@ -131,6 +131,15 @@ impl CfsRq {
         self.zero_vruntime += delta;
     }
 
+    /// The same when the current entity has run far from it; cheap enough for every account.
+    #[inline]
+    pub(crate) fn keep_zero_vruntime_near(&mut self, entities: &[FairEntity], vruntime: i64) {
+        const FAR_NS: i64 = 1 << 32;
+        if self.key(vruntime) > FAR_NS {
+            self.update_zero_vruntime(entities);
+        }
+    }
+
     /// `update_deadline`: a new request when the old one is served. Whether it was.
     pub(crate) fn update_deadline(entity: &mut FairEntity, params: &FairParams) -> bool {
         if entity.vruntime < entity.deadline {

@@ -10,6 +10,11 @@ use schedlab_model::{CpuId, Policy, TaskId};
 /// `RR_TIMESLICE`: 100 ms.
 const RR_TIMESLICE_NS: u64 = 100_000_000;
 
+/// The fair server: of every second in which real-time tasks never stop, fair ones get 50 ms
+/// (`fair_server` parameters). Linux has a deadline server with its own replenishment; this is its outcome.
+const SERVER_PERIOD_NS: u64 = 1_000_000_000;
+const SERVER_RUNTIME_NS: u64 = 50_000_000;
+
 /// The class's part of a task.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RtEntity {
@@ -24,17 +29,23 @@ pub(crate) struct RtEntity {
 pub(crate) struct RtRq {
     queue: Vec<(u8, TaskId)>,
     curr: Option<TaskId>,
+    /// Since when real-time tasks run while fair ones wait.
+    starving_since: Option<u64>,
+    /// The fair server has the CPU until then.
+    server_until: u64,
 }
 
 /// All of the class's state.
 pub(crate) struct Rt {
     pub(crate) rqs: Vec<RtRq>,
+    /// Real-time tasks on all lists.
+    queued: u32,
 }
 
 impl Rt {
     /// Empty lists.
     pub(crate) fn new(cpus: usize) -> Rt {
-        Rt { rqs: (0..cpus).map(|_| RtRq::default()).collect() }
+        Rt { rqs: (0..cpus).map(|_| RtRq::default()).collect(), queued: 0 }
     }
 }
 
@@ -69,6 +80,7 @@ pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
 pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
     let priority = k.task(task).rt_priority;
     k.rt.rqs[cpu.index()].insert(priority, task, flags & flags::ENQUEUE_HEAD != 0);
+    k.rt.queued += 1;
     k.add_nr_running(cpu, 1);
 }
 
@@ -76,6 +88,7 @@ pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
 pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
     update_curr(k, cpu);
     k.rt.rqs[cpu.index()].remove(task);
+    k.rt.queued -= 1;
     k.add_nr_running(cpu, -1);
 }
 
@@ -87,8 +100,55 @@ pub(crate) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId) {
     }
 }
 
-/// The head of the list.
+/// The tick's look at starving fair tasks.
+pub(crate) fn server_tick(k: &mut Kernel, cpu: CpuId) {
+    let now = k.now;
+    let waiting = k.fair.rqs[cpu.index()].nr_runnable > 0;
+    let rt_runs = k.task(k.cpu(cpu).curr).class == Class::Rt;
+    let rq = &mut k.rt.rqs[cpu.index()];
+    if rq.server_until > 0 && now >= rq.server_until {
+        rq.server_until = 0;
+        if !rq.queue.is_empty() {
+            k.resched_curr(cpu);
+        }
+    } else if !(rt_runs && waiting) {
+        rq.starving_since = None;
+    } else if now - *rq.starving_since.get_or_insert(now) >= SERVER_PERIOD_NS - SERVER_RUNTIME_NS {
+        rq.starving_since = None;
+        rq.server_until = now + SERVER_RUNTIME_NS;
+        k.resched_curr(cpu);
+    }
+}
+
+/// A CPU whose own real-time tasks are done takes the strongest waiting one (`pull_rt_task`).
+pub(crate) fn pull(k: &mut Kernel, cpu: CpuId) {
+    if k.overloaded == 0 || k.rt.queued == 0 || !k.rt.rqs[cpu.index()].queue.is_empty() {
+        return;
+    }
+    let mut best: Option<(u8, CpuId, TaskId)> = None;
+    for other in (0..k.cpu_count()).map(|other| CpuId(other as u32)).filter(|other| *other != cpu) {
+        let curr = k.cpu(other).curr;
+        let waiting =
+            k.rt.rqs[other.index()].queue.iter().find(|(_, task)| *task != curr && k.may_run_on(*task, cpu));
+        if let Some(&(priority, task)) = waiting
+            && best.is_none_or(|(found, ..)| priority > found)
+        {
+            best = Some((priority, other, task));
+        }
+    }
+    if let Some((_, from, task)) = best {
+        dequeue_task(k, from, task);
+        k.set_task_cpu(task, cpu);
+        enqueue_task(k, cpu, task, 0);
+    }
+}
+
+/// The head of the list, unless the fair server has the CPU and something to run.
 pub(crate) fn pick_task(k: &Kernel, cpu: CpuId) -> Option<TaskId> {
+    let served = k.rt.rqs[cpu.index()].server_until > k.now;
+    if served && k.fair.rqs[cpu.index()].nr_runnable > 0 {
+        return None;
+    }
     k.rt.rqs[cpu.index()].queue.first().map(|(_, task)| *task)
 }
 

@@ -1,0 +1,260 @@
+//! EEVDF's arithmetic against values worked out by hand. Virtual times in ns; nice 0 weighs 1024, nice 5 335.
+
+use super::Fair;
+use super::class;
+use super::params::{FairParams, Features};
+use super::queue::{CfsRq, FairEntity};
+use crate::core::flags;
+use crate::kernel::{CostTable, Domains, Kernel, KernelParts, Task};
+use crate::rng::Rng;
+use crate::rt::Rt;
+use schedlab_model::machine::{KernelVersion, Preemption};
+use schedlab_model::topology::Topology;
+use schedlab_model::{CpuId, CpuSet, TaskAttributes, TaskId};
+
+const TICK: u64 = 4_000_000;
+const CPU: CpuId = CpuId(0);
+
+fn params() -> FairParams {
+    FairParams::new(KernelVersion::V6_18, 1)
+}
+
+/// A queue of entities (weight, vruntime, deadline), tasks 1, 2, ...
+fn queue(rows: &[(u32, i64, i64)]) -> (CfsRq, Vec<FairEntity>) {
+    let mut entities = vec![FairEntity::new(1, 0, &params())];
+    let mut rq = CfsRq::default();
+    for (index, &(weight, vruntime, deadline)) in rows.iter().enumerate() {
+        entities.push(FairEntity { vruntime, deadline, ..FairEntity::new(weight, 0, &params()) });
+        rq.account_enqueue(&mut entities, TaskId(index as u32 + 1));
+    }
+    (rq, entities)
+}
+
+/// V = (1024·1000 + 2048·4000) / 3072 = 3000: the first is owed 2000, the second has 1000 too much;
+/// weighted, 1024·2000 = 2048·1000.
+#[test]
+fn the_average_is_weighted_and_lags_cancel_out() {
+    let (rq, entities) = queue(&[(1_024, 1_000, 5_000), (2_048, 4_000, 5_000)]);
+    assert_eq!(rq.avg_vruntime(&entities), 3_000);
+    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK), 2_000);
+    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK), -1_000);
+    assert!(rq.entity_eligible(&entities, TaskId(1)) && !rq.entity_eligible(&entities, TaskId(2)));
+}
+
+/// V = (−1 + 0) / 2 rounds down to −1, but eligibility compares exactly: 0·2048 > −1·1024, so not eligible.
+#[test]
+fn eligibility_is_exact_where_the_average_rounds() {
+    let (rq, entities) = queue(&[(1_024, -1, 5), (1_024, 0, 5)]);
+    assert_eq!(rq.avg_vruntime(&entities), -1);
+    assert!(rq.entity_eligible(&entities, TaskId(1)) && !rq.entity_eligible(&entities, TaskId(2)));
+}
+
+/// The limit is max(2 · 0.7 ms, 4 ms) = 4 ms of real time: at weight 335 that is 4 ms · 1024/335 = 12.227 ms
+/// of virtual time.
+#[test]
+fn lag_is_clamped_to_two_slices_or_a_tick() {
+    let (rq, entities) = queue(&[(1_024, 0, 1), (1_024, 40_000_000, 1)]);
+    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK), 4_000_000);
+    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK), -4_000_000);
+    let (rq, entities) = queue(&[(335, 0, 1), (1_024, 90_000_000, 1)]);
+    assert!(rq.entity_lag(&entities, TaskId(1), TICK).abs_diff(12_226_866) < 10);
+}
+
+/// Queue: one of weight 1024 at 10 ms. A new one of weight 1024 with lag 1 ms is placed with lag
+/// 1 ms · (1024 + 1024) / 1024 = 2 ms, at 8 ms. Then V = 9 ms, and what is left of its lag is 1 ms.
+#[test]
+fn placement_inflates_lag_so_that_it_survives_the_own_weight() {
+    let (mut rq, mut entities) = queue(&[(1_024, 10_000_000, 11_000_000)]);
+    entities.push(FairEntity { vlag: 1_000_000, ..FairEntity::new(1_024, 0, &params()) });
+    rq.place_entity(&mut entities, TaskId(2), false, &params());
+    assert_eq!(entities[2].vruntime, 8_000_000);
+    rq.account_enqueue(&mut entities, TaskId(2));
+    assert_eq!(rq.avg_vruntime(&entities), 9_000_000);
+    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK), 1_000_000);
+}
+
+/// Slice 0.7 ms (normalized, one CPU). Nice 0: 700000 later; nice 5: 700000 · 1024/335 = 2139701.5, in the
+/// kernel's fixed point 700000 · 3282124032 >> 30 = 2139701. New tasks get half: 350000 and 1069850.
+#[test]
+fn deadlines_follow_weight_and_new_tasks_get_half_a_slice() {
+    for (weight, whole, half) in [(1_024, 700_000, 350_000), (335, 2_139_701, 1_069_850)] {
+        let (mut rq, mut entities) = queue(&[(1_024, 0, 700_000)]);
+        entities.push(FairEntity::new(weight, 0, &params()));
+        rq.place_entity(&mut entities, TaskId(2), false, &params());
+        assert_eq!(entities[2].deadline - entities[2].vruntime, whole);
+        rq.place_entity(&mut entities, TaskId(2), true, &params());
+        assert_eq!(entities[2].deadline - entities[2].vruntime, half);
+    }
+}
+
+/// Base slices: 0.70 ms since 6.15 and 0.75 before, times 1 + log2(CPUs up to 8): 1, 2, 4 on 1, 2, 8 CPUs.
+#[test]
+fn base_slices_are_those_of_the_kernels() {
+    let slice = |version, cpus| FairParams::new(version, cpus).base_slice;
+    assert_eq!(
+        [1, 2, 8, 64].map(|cpus| slice(KernelVersion::V6_18, cpus)),
+        [700_000, 1_400_000, 2_800_000, 2_800_000]
+    );
+    assert_eq!(slice(KernelVersion::V6_12, 4), 2_250_000);
+}
+
+/// Deadline 5 is the earliest eligible: V = (0 + 3 − 3)/3 = 0, the one with deadline 4 is at 3, ahead of V.
+#[test]
+fn the_pick_is_the_earliest_deadline_among_the_eligible() {
+    let (rq, entities) = queue(&[(1_024, 0, 5), (1_024, 3, 4), (1_024, -3, 9)]);
+    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(TaskId(1)));
+}
+
+#[test]
+fn equal_deadlines_are_served_first_come_first() {
+    let (rq, entities) = queue(&[(1_024, 0, 5), (1_024, 0, 5)]);
+    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(TaskId(1)));
+}
+
+/// Makes task 1 current, as `set_next_task` does.
+fn run_first(rq: &mut CfsRq, entities: &mut [FairEntity], params: &FairParams) {
+    rq.remove(entities, TaskId(1));
+    rq.curr = Some(TaskId(1));
+    rq.set_protect_slice(entities, TaskId(1), params);
+}
+
+/// Alone with equals the whole slice is protected (deadline 700000). Beside a slice of 0.2 ms the protection
+/// ends after 200000. Without RUN_TO_PARITY after the normalized base slice, here the deadline itself.
+#[test]
+fn protection_lasts_as_long_as_the_shortest_slice() {
+    let (mut rq, mut entities) = queue(&[(1_024, 0, 700_000), (1_024, 0, 700_000)]);
+    run_first(&mut rq, &mut entities, &params());
+    assert_eq!(entities[1].vprot, 700_000);
+    entities.push(FairEntity::new(1_024, 200_000, &params()));
+    rq.account_enqueue(&mut entities, TaskId(3));
+    rq.update_protect_slice(&mut entities, TaskId(1), &params());
+    assert_eq!(entities[1].vprot, 200_000);
+    rq.set_protect_slice(&mut entities, TaskId(1), &params());
+    assert_eq!(entities[1].vprot, 200_000);
+    let mut off = params();
+    off.set("RUN_TO_PARITY", 0).expect("a feature");
+    entities[1].slice = 3_000_000;
+    entities[1].deadline = 3_000_000;
+    rq.set_protect_slice(&mut entities, TaskId(1), &off);
+    assert_eq!(entities[1].vprot, 700_000);
+}
+
+/// The current one is protected until 10 ms; a shorter, eligible one with deadline 1 ms wins only where the
+/// protection is overridden (PREEMPT_SHORT).
+#[test]
+fn a_shorter_slice_wins_only_against_protection_that_is_overridden() {
+    let (mut rq, mut entities) = queue(&[(1_024, 0, 10_000_000), (1_024, 0, 1_000_000)]);
+    entities[1].slice = 10_000_000;
+    run_first(&mut rq, &mut entities, &params());
+    entities[1].vprot = 10_000_000;
+    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(TaskId(1)));
+    assert_eq!(rq.pick_eevdf(&entities, false, &params()), Some(TaskId(2)));
+    entities[1].cancel_protect_slice();
+    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(TaskId(2)));
+}
+
+/// A kernel with one CPU and this many nice-0 tasks of the given custom slices.
+fn kernel(slices: &[u64]) -> Kernel {
+    let topology = Topology::flat(1).expect("one CPU");
+    let mut k = Kernel::new(KernelParts {
+        version: KernelVersion::V6_18,
+        preemption: Preemption::Full,
+        hz: 250,
+        costs: CostTable::zero(),
+        domains: Domains::new(&topology),
+        fair: Fair::new(params(), 1),
+        rt: Rt::new(1),
+        device_count: 0,
+        rng: Rng::new(1, 1),
+    });
+    for &slice in slices {
+        let mut task = Task::new(&TaskAttributes::default(), TaskId::IDLE, 0);
+        task.custom_slice = slice;
+        let id = k.add_task(task, &CpuSet::ALL);
+        class::enqueue_task(&mut k, CPU, id, 0);
+    }
+    k
+}
+
+fn switch_to(k: &mut Kernel, task: TaskId) {
+    if let Some(prev) = k.fair.rqs[0].curr {
+        class::put_prev_task(k, CPU, prev);
+    }
+    class::set_next_task(k, CPU, task);
+    k.cpu_mut(CPU).curr = task;
+}
+
+/// Two hogs start at 0. The first runs 2 ms: V = 1 ms, its lag is −1 ms, so its sleep is delayed. The other
+/// runs 4 ms: V = (2 + 4)/2 = 3 ms, the sleeper is owed 1 ms by now; its turn comes, it is dequeued for
+/// good, and DELAY_ZERO leaves it no credit.
+#[test]
+fn an_ineligible_sleeper_stays_queued_until_its_turn_and_keeps_no_credit() {
+    let mut k = kernel(&[0, 0]);
+    switch_to(&mut k, TaskId(1));
+    k.now = 2_000_000;
+    assert!(!class::dequeue_task(&mut k, CPU, TaskId(1), flags::DEQUEUE_SLEEP));
+    assert_eq!((k.fair.rqs[0].nr_queued, k.fair.rqs[0].nr_runnable, k.cpu(CPU).nr_running), (2, 1, 1));
+    assert_eq!(k.fair.entity(TaskId(1)).vlag, -1_000_000);
+    switch_to(&mut k, TaskId(2));
+    k.now = 6_000_000;
+    assert_eq!(class::pick_task(&mut k, CPU), Some(TaskId(2)));
+    assert_eq!(k.fair.rqs[0].nr_queued, 1);
+    assert!(!k.fair.entity(TaskId(1)).on_rq && !k.fair.entity(TaskId(1)).sched_delayed);
+    assert_eq!(k.fair.entity(TaskId(1)).vlag, 0);
+}
+
+/// Woken before its turn, the delayed sleeper only becomes runnable again: still 1 ms behind after 2 ms of
+/// the other, V = 2 ms = its vruntime: lag 0.
+#[test]
+fn a_delayed_sleeper_that_wakes_keeps_its_place() {
+    let mut k = kernel(&[0, 0]);
+    switch_to(&mut k, TaskId(1));
+    k.now = 2_000_000;
+    class::dequeue_task(&mut k, CPU, TaskId(1), flags::DEQUEUE_SLEEP);
+    switch_to(&mut k, TaskId(2));
+    k.now = 4_000_000;
+    class::enqueue_task(&mut k, CPU, TaskId(1), flags::ENQUEUE_DELAYED);
+    assert_eq!((k.fair.entity(TaskId(1)).vruntime, k.fair.entity(TaskId(1)).vlag), (2_000_000, 0));
+    assert_eq!((k.fair.rqs[0].nr_runnable, k.cpu(CPU).nr_running), (2, 2));
+}
+
+/// A request of 1 ms that is served at 1 ms starts the next at 1 ms with deadline 2 ms.
+#[test]
+fn a_served_request_starts_the_next_and_asks_for_a_reschedule() {
+    let mut k = kernel(&[1_000_000, 1_000_000]);
+    switch_to(&mut k, TaskId(1));
+    k.now = 999_999;
+    class::update_curr(&mut k, CPU);
+    assert_eq!(k.cpu(CPU).resched, crate::kernel::Resched::None);
+    k.now = 1_000_000;
+    class::update_curr(&mut k, CPU);
+    assert_eq!(k.fair.entity(TaskId(1)).deadline, 2_000_000);
+    assert_eq!(k.cpu(CPU).resched, crate::kernel::Resched::Now);
+}
+
+/// At 0.3 ms both are at V or behind only if eligible: the current one ran ahead (0.3 > 0.15), so yielding
+/// changes nothing; when it is the only one at V, it forfeits its slice: vruntime 0.7, deadline 1.4 ms.
+#[test]
+fn yield_forfeits_the_slice_of_an_eligible_task_only() {
+    let mut k = kernel(&[0, 0]);
+    switch_to(&mut k, TaskId(1));
+    k.now = 300_000;
+    class::yield_task(&mut k, CPU);
+    assert_eq!(k.fair.entity(TaskId(1)).vruntime, 300_000);
+    let mut k = kernel(&[0, 0]);
+    switch_to(&mut k, TaskId(1));
+    class::yield_task(&mut k, CPU);
+    let entity = k.fair.entity(TaskId(1));
+    assert_eq!((entity.vruntime, entity.deadline), (700_000, 1_400_000));
+}
+
+#[test]
+fn unknown_knobs_and_values_out_of_bounds_are_refused_by_name() {
+    let mut params = params();
+    assert!(params.set("base_slice_ns", 3_000_000).is_ok());
+    let error = params.set("base_slice_ns", 5).expect_err("too short").to_string();
+    assert!(error.contains("100000 to 1000000000"), "{error}");
+    let error = params.set("latency_ns", 5).expect_err("of CFS").to_string();
+    assert!(error.contains("base_slice_ns"), "{error}");
+    assert!(params.has(Features::RUN_TO_PARITY));
+}
