@@ -40,21 +40,27 @@ impl From<&Triage> for GainBound {
     }
 }
 
+/// Metrics that fidelity does not judge are left out.
 impl From<&Fidelity> for Vec<FidelityRecord> {
     fn from(fidelity: &Fidelity) -> Vec<FidelityRecord> {
-        let record = |row: &crate::fidelity::FidelityRow| FidelityRecord {
-            metric: row.metric.name().to_owned(),
-            unit: match row.metric {
-                FidelityMetric::RunDelayMean | FidelityMetric::RunDelayP99 | FidelityMetric::Makespan => "ns",
-                FidelityMetric::ShareDifference => "points",
-                FidelityMetric::Switches | FidelityMetric::Wakeups | FidelityMetric::Migrations => "1",
-            }
-            .to_owned(),
-            recorded: row.recorded,
-            replayed: row.simulated,
-            within_tolerance: row.within,
+        let record = |row: &crate::fidelity::FidelityRow| {
+            Some(FidelityRecord {
+                metric: row.metric.name().to_owned(),
+                unit: unit_of(row.metric).to_owned(),
+                recorded: row.recorded,
+                replayed: row.simulated,
+                within_tolerance: row.within?,
+            })
         };
-        fidelity.rows.iter().map(record).collect()
+        fidelity.rows.iter().filter_map(record).collect()
+    }
+}
+
+fn unit_of(metric: FidelityMetric) -> &'static str {
+    match metric {
+        FidelityMetric::RunDelayMean | FidelityMetric::RunDelayP99 | FidelityMetric::Makespan => "ns",
+        FidelityMetric::ShareDifference => "points",
+        FidelityMetric::Switches | FidelityMetric::Wakeups | FidelityMetric::Migrations => "1",
     }
 }
 

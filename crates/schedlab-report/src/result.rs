@@ -219,8 +219,8 @@ pub struct FidelityRecord {
     pub recorded: f64,
     /// As replayed under a model of the scheduler that was recorded.
     pub replayed: f64,
-    /// Whether that is within the tolerance stated in docs/fidelity.md; `None` if it is not judged.
-    pub within_tolerance: Option<bool>,
+    /// Whether that is within the tolerance stated in docs/fidelity.md.
+    pub within_tolerance: bool,
 }
 
 /// Whether a candidate can be applied on the machine at hand.

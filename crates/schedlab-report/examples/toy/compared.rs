@@ -152,12 +152,12 @@ fn triage() -> TriageRecord {
 }
 
 fn fidelity() -> Vec<FidelityRecord> {
-    let row = |metric: &str, unit: &str, recorded, replayed, within: bool| FidelityRecord {
+    let row = |metric: &str, unit: &str, recorded, replayed, within_tolerance: bool| FidelityRecord {
         metric: metric.to_owned(),
         unit: unit.to_owned(),
         recorded,
         replayed,
-        within_tolerance: Some(within),
+        within_tolerance,
     };
     vec![
         row("run_delay_mean", "ns", 412_000.0, 430_500.0, true),

@@ -65,11 +65,8 @@ pub(super) fn fidelity(result: &ResultFile) -> Option<String> {
     let row = |record: &crate::result::FidelityRecord| {
         let shown = |value| units::value(&record.metric, &record.unit, value);
         let ratio = if record.recorded == 0.0 { f64::NAN } else { record.replayed / record.recorded };
-        let (word, class) = match record.within_tolerance {
-            Some(true) => ("within tolerance", "good"),
-            Some(false) => ("outside", "bad"),
-            None => ("not judged", "soft"),
-        };
+        let (word, class) =
+            if record.within_tolerance { ("within tolerance", "good") } else { ("outside", "bad") };
         vec![
             (escape(&record.metric), "name"),
             (shown(record.recorded), ""),
