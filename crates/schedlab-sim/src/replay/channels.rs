@@ -185,6 +185,7 @@ fn follow(transfers: &[Transfer], traffic: &Traffic, strict: bool) -> Followed {
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     enum Moment {
         Resume,
+        Earliest,
         Begin,
         Given,
         Take,
@@ -192,6 +193,7 @@ fn follow(transfers: &[Transfer], traffic: &Traffic, strict: bool) -> Followed {
     let mut moments: Vec<(Nanos, Moment, u32)> = Vec::new();
     for &give in &traffic.gives {
         let transfer = &transfers[give as usize];
+        moments.push((transfer.earliest, Moment::Earliest, give));
         moments.push((transfer.entered, Moment::Begin, give));
         moments.push((transfer.exited, Moment::Given, give));
         moments.extend(transfer.wake.map(|wake| (wake.time, Moment::Resume, give)));
@@ -206,11 +208,11 @@ fn follow(transfers: &[Transfer], traffic: &Traffic, strict: bool) -> Followed {
         let transfer = &transfers[id as usize];
         match moment {
             Moment::Resume => followed.resumed.push(level),
+            Moment::Earliest => under_way.push_back((id, transfer.bytes)),
             Moment::Begin => {
                 if transfer.wake.is_some() {
                     followed.full.push(level);
                 }
-                under_way.push_back((id, transfer.bytes));
                 level += transfer.bytes;
                 followed.level_max = followed.level_max.max(level);
             }

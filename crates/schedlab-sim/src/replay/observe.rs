@@ -40,6 +40,8 @@ pub(super) struct Transfer {
     pub(super) give: bool,
     pub(super) channel: ChannelId,
     pub(super) bytes: u64,
+    /// It had its effect after this: when the task's last operation or sleep ended.
+    pub(super) earliest: Nanos,
     pub(super) entered: Nanos,
     pub(super) exited: Nanos,
     /// The last wake-up inside the operation, if it waited.
@@ -106,11 +108,15 @@ fn is_give(operation: Operation) -> bool {
     matches!(operation, Operation::PipeWrite | Operation::SocketSend)
 }
 
+/// The recorder knows that the operation returned, but not what.
+const RESULT_UNKNOWN: i64 = i64::MAX;
+
 #[derive(Clone, Debug)]
 struct Open {
     operation: Operation,
     channel: ChannelId,
     amount: u64,
+    earliest: Nanos,
     entered: Nanos,
     /// Where in the steps it was entered.
     at: usize,
@@ -233,6 +239,7 @@ impl<'a> Observer<'a> {
                 operation,
                 channel,
                 amount,
+                earliest: Nanos::ZERO,
                 entered: Nanos::ZERO,
                 at: 0,
                 transfer: None,
@@ -397,6 +404,7 @@ impl<'a> Observer<'a> {
             give: is_give(open.operation),
             channel: open.channel,
             bytes: 0,
+            earliest: open.earliest,
             entered: open.entered,
             exited: open.entered,
             wake: None,
@@ -451,8 +459,17 @@ impl<'a> Observer<'a> {
         self.mark(time, cpu, task);
         self.flush(task);
         let at = self.out.tasks[task.index()].steps.len();
-        self.progress[task.index()].open =
-            Some(Open { operation, channel, amount, entered: time, at, transfer: None, waits: Vec::new() });
+        let earliest = self.progress[task.index()].since;
+        self.progress[task.index()].open = Some(Open {
+            operation,
+            channel,
+            amount,
+            earliest,
+            entered: time,
+            at,
+            transfer: None,
+            waits: Vec::new(),
+        });
         if operation == Operation::Yield {
             self.out.tasks[task.index()].steps.push(Step::Yield);
         }
@@ -478,8 +495,8 @@ impl<'a> Observer<'a> {
                 if operation == Operation::Yield {
                     self.out.tasks[task.index()].steps.push(Step::Yield);
                 }
-                // Entered at the earliest after what the task did before.
-                Open { operation, channel, amount: 0, entered: before, at, transfer: None, waits: Vec::new() }
+                let (earliest, waits) = (before, Vec::new());
+                Open { operation, channel, amount: 0, earliest, entered: time, at, transfer: None, waits }
             }
         };
         for &wait in &open.waits {
@@ -497,7 +514,7 @@ impl<'a> Observer<'a> {
     }
 
     fn end_transfer(&mut self, time: Nanos, task: TaskId, open: Open, result: i64) {
-        if result <= 0 {
+        if result <= 0 || result == RESULT_UNKNOWN {
             for &wait in &open.waits {
                 self.out.waits[wait as usize].transfer = None;
             }
@@ -511,6 +528,7 @@ impl<'a> Observer<'a> {
             give,
             channel: open.channel,
             bytes: result as u64,
+            earliest: open.earliest,
             entered: open.entered,
             exited: time,
             wake,

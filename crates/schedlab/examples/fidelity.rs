@@ -1,0 +1,98 @@
+//! How like their recordings replays are, as a table: `fidelity FILE...` for recordings that exist.
+//!
+//! Each file is replayed on its own machine's description under the recorded kernel's model, with several
+//! seeds; rows show the recording, the mean over the seeds, and how many seeds are within the tolerance.
+#![allow(clippy::print_stdout)]
+
+use anyhow::{Context, Result};
+use schedlab_model::Event;
+use schedlab_model::recording::{Provenance, Recording, codec};
+use schedlab_report::fidelity::{Fidelity, LiveRange};
+use schedlab_report::triage::Triage;
+use schedlab_sim::replay::{ReplayOptions, workload_from};
+use schedlab_sim::{Simulation, SimulationConfig};
+use std::sync::Arc;
+
+const SEEDS: u64 = 5;
+
+fn main() -> Result<()> {
+    for file in std::env::args().skip(1) {
+        let bytes = std::fs::read(&file).with_context(|| file.clone())?;
+        let recording = codec::decode(&bytes).with_context(|| file.clone())?;
+        println!("\n{file}: {}", recording.provenance.command.join(" "));
+        show(&recording)?;
+    }
+    Ok(())
+}
+
+fn show(recording: &Recording) -> Result<()> {
+    let triage = Triage::of(recording);
+    println!("{}", triage.sentence());
+    let replay = workload_from(recording, &ReplayOptions::default())?;
+    println!("waits {:?}", replay.waits);
+    replay.notes.iter().for_each(|note| println!("note: {note}"));
+    let workload = Arc::new(replay.workload);
+    let mut scores = Vec::new();
+    for seed in 1..=SEEDS {
+        let config = SimulationConfig {
+            seed,
+            ..SimulationConfig::new(recording.machine.clone(), Arc::clone(&workload))
+        };
+        let mut events: Vec<Event> = Vec::new();
+        let start = std::time::Instant::now();
+        let result = Simulation::new(config)?.run(&mut events)?;
+        if seed == 1 {
+            println!("simulated {} in {:?}", result.report.simulated, start.elapsed());
+        }
+        let simulated = Recording {
+            provenance: Provenance { origin: "simulated".to_owned(), ..Provenance::default() },
+            machine: recording.machine.clone(),
+            tasks: result.tasks,
+            channels: result.channels,
+            cpu_sets: Vec::new(),
+            events,
+            duration: result.report.simulated,
+        };
+        scores.push(Fidelity::of(recording, &simulated, LiveRange::default()));
+        if seed == 1 && std::env::var_os("SCHEDLAB_DETAIL").is_some() {
+            detail(recording, &simulated);
+        }
+    }
+    println!("{:22} {:>14} {:>14} {:>7} {:>7}", "metric", "recorded", "simulated", "ratio", "within");
+    for row in &scores[0].rows {
+        let of = |score: &Fidelity| score.get(row.metric).copied();
+        let rows: Vec<_> = scores.iter().filter_map(of).collect();
+        let mean = rows.iter().map(|row| row.simulated).sum::<f64>() / rows.len() as f64;
+        let within = rows.iter().filter(|row| row.within != Some(false)).count();
+        let ratio = if row.recorded > 0.0 { mean / row.recorded } else { 1.0 };
+        println!(
+            "{:22} {:14.2} {:14.2} {:7.3} {:>5}/{}",
+            row.metric.name(),
+            row.recorded,
+            mean,
+            ratio,
+            within,
+            rows.len()
+        );
+    }
+    Ok(())
+}
+
+fn detail(recording: &Recording, simulated: &Recording) {
+    for (name, of) in [("recorded", recording), ("simulated", simulated)] {
+        println!("--- {name} {}", of.duration);
+        let triage = Triage::of(of);
+        for task in triage.tasks.iter().take(12) {
+            println!(
+                "{:16} life {:>9} run {:>9} irq {:>9} wake delay {:>9} preempt delay {:>9} asleep {:?}",
+                task.name,
+                task.lifetime,
+                task.spent.running,
+                task.spent.interrupted,
+                task.spent.run_delay_wakeup,
+                task.spent.run_delay_preempted,
+                task.spent.asleep
+            );
+        }
+    }
+}
