@@ -7,6 +7,7 @@
 use anyhow::{Context, Result};
 use schedlab_model::Event;
 use schedlab_model::recording::{Provenance, Recording, codec};
+use schedlab_model::workload::Workload;
 use schedlab_report::fidelity::{Fidelity, LiveRange};
 use schedlab_report::triage::Triage;
 use schedlab_sim::replay::{ReplayOptions, workload_from};
@@ -31,6 +32,9 @@ fn show(recording: &Recording) -> Result<()> {
     let replay = workload_from(recording, &ReplayOptions::default())?;
     println!("waits {:?}", replay.waits);
     replay.notes.iter().for_each(|note| println!("note: {note}"));
+    if std::env::var_os("SCHEDLAB_DUMP").is_some() {
+        dump(&replay.workload);
+    }
     let workload = Arc::new(replay.workload);
     let mut scores = Vec::new();
     for seed in 1..=SEEDS {
@@ -94,5 +98,16 @@ fn detail(recording: &Recording, simulated: &Recording) {
                 task.spent.asleep
             );
         }
+    }
+}
+
+fn dump(workload: &Workload) {
+    for task in workload.tasks.iter().filter(|task| task.target) {
+        let ops = &workload.programs[task.program.0 as usize].ops;
+        println!("{} start {} template {} ops {}", task.name, task.start, task.template, ops.len());
+        ops.iter().take(40).for_each(|op| println!("    {op:?}"));
+    }
+    for (id, channel) in workload.channels.iter().enumerate() {
+        println!("channel {id} {channel:?}");
     }
 }

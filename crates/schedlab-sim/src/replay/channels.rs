@@ -1,8 +1,8 @@
 //! Bytes: which channel of the replay each recorded transfer uses, and what came from outside.
 //!
 //! Bytes are conserved for each channel: readers take exactly what they took in the recording. What they took
-//! but nobody recorded gave is there at the start, or arrives from a device when the reader was woken. What
-//! was given but never read in the recording is left out.
+//! but nobody recorded gave arrives from a device when the reader was woken, and is left out if the reader did
+//! not wait. What was given but never read in the recording is left out, too.
 
 use super::observe::{Observed, Transfer};
 use schedlab_model::recording::{ChannelInfo, ChannelKind, Recording};
@@ -58,7 +58,6 @@ struct Matched {
 #[derive(Default)]
 struct Followed {
     matched: Vec<Matched>,
-    initial: Vec<(u32, u64)>,
     outside: Vec<(u32, u64)>,
     level_max: u64,
     /// Levels at which writers found it full, and at which they were woken.
@@ -142,13 +141,6 @@ impl Connector<'_> {
             add_part(&mut made.out.parts[give as usize], to, bytes);
             add_part(&mut made.out.parts[take as usize], to, bytes);
         }
-        for &(take, bytes) in &followed.initial {
-            let to = made.of(transfers[take as usize].task);
-            add_part(&mut made.out.parts[take as usize], to, bytes);
-            let spec = &mut made.out.channels[to.index()];
-            spec.initial += bytes;
-            spec.capacity = spec.capacity.max(spec.initial);
-        }
         for &(take, bytes) in &followed.outside {
             let Transfer { task, wake, .. } = transfers[take as usize];
             let to = made.of(task);
@@ -227,10 +219,8 @@ fn follow(transfers: &[Transfer], traffic: &Traffic, strict: bool) -> Followed {
                     missing = take(&mut under_way, &mut followed.matched, id, missing);
                 }
                 level = level.saturating_sub(transfer.bytes - missing);
-                if missing > 0 {
-                    let waited = transfer.wake.is_some();
-                    let list = if waited { &mut followed.outside } else { &mut followed.initial };
-                    list.push((id, missing));
+                if missing > 0 && transfer.wake.is_some() {
+                    followed.outside.push((id, missing));
                 }
             }
         }

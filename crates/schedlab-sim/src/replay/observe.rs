@@ -85,6 +85,8 @@ pub(super) struct Observed {
     pub(super) tasks: Vec<TaskTrace>,
     pub(super) transfers: Vec<Transfer>,
     pub(super) waits: Vec<Wait>,
+    /// Attributes of each task at its beginning: those of its parent at that moment, if it was forked.
+    pub(super) initial: Vec<TaskAttributes>,
     pub(super) attributes: Vec<TaskAttributes>,
 }
 
@@ -195,6 +197,7 @@ impl<'a> Observer<'a> {
         observer.collect_waits();
         for (task, info) in recording.tasks.iter().enumerate() {
             observer.progress[task].attributes = info.attributes.clone();
+            observer.out.initial.push(info.attributes.clone());
             if info.existed {
                 observer.out.tasks[task].first = Some(Nanos::ZERO);
                 observer.by_pid.insert(info.pid, TaskId(task as u32));
@@ -267,6 +270,11 @@ impl<'a> Observer<'a> {
             EventKind::Fork { parent, child } => {
                 self.by_pid.insert(self.recording.task(child).pid, child);
                 self.progress[child.index()].since = time;
+                if !parent.is_idle() {
+                    let inherited = self.progress[parent.index()].attributes.clone();
+                    self.out.initial[child.index()] = inherited.clone();
+                    self.progress[child.index()].attributes = inherited;
+                }
                 let first = &mut self.out.tasks[child.index()];
                 first.first.get_or_insert(time);
                 if !parent.is_idle() {

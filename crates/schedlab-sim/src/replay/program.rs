@@ -72,7 +72,7 @@ fn task_spec(
     TaskSpec {
         name: info.name.clone(),
         process: info.tgid.unsigned_abs(),
-        attributes: info.attributes.clone(),
+        attributes: observed.initial[task.index()].clone(),
         program: ProgramId(row_of[&task].0),
         start,
         start_cpu: info.existed.then_some(info.start_cpu),
