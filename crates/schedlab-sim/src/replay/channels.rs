@@ -1,10 +1,11 @@
 //! Bytes: which channel of the replay each recorded transfer uses, and what came from outside.
 //!
 //! Bytes are conserved for each channel: readers take exactly what they took in the recording. What they took
-//! but nobody recorded gave arrives from a device when the reader was woken, and is left out if the reader did
-//! not wait. What was given but never read in the recording is left out, too.
+//! but nobody recorded gave comes from whoever woke the reader, at that point of its progress or, from an
+//! interrupt, at that time; it is left out if the reader did not wait. What was given but never read in the recording is left out, too.
 
 use super::observe::{Observed, Transfer};
+use schedlab_model::event::Context;
 use schedlab_model::recording::{ChannelInfo, ChannelKind, Recording};
 use schedlab_model::workload::{Arrival, ChannelSpec, ChannelType};
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
@@ -32,6 +33,8 @@ pub(super) struct Bytes {
     pub(super) parts: Vec<Parts>,
     /// What came from outside, with the CPU that took the interrupt.
     pub(super) arrivals: Vec<(CpuId, Arrival)>,
+    /// By wait: bytes of unknown origin that the reader was woken for. Whoever woke it gives them there.
+    pub(super) given_at_wake: BTreeMap<u32, (ChannelId, u32)>,
     /// By channel of the recording: its only reader and the channel of the replay.
     pub(super) sole_reader: BTreeMap<ChannelId, (TaskId, ChannelId)>,
     /// By channel of the recording: who gave to it.
@@ -75,7 +78,7 @@ pub(super) fn connect(recording: &Recording, observed: &Observed, included: &[bo
         }
     }
     let mut out = Bytes { parts: vec![Parts::new(); observed.transfers.len()], ..Bytes::default() };
-    let connector = Connector { observed, groups: dependency_groups(observed, &traffic), strict };
+    let connector = Connector { observed, groups: dependency_groups(observed, &traffic), included, strict };
     for (channel, entry) in &traffic {
         let info = &recording.channels[channel.index()];
         connector.connect_one(&mut out, *channel, info, entry);
@@ -87,6 +90,7 @@ struct Connector<'a> {
     observed: &'a Observed,
     /// Which group of tasks that wait for each other a task is in.
     groups: Vec<u32>,
+    included: &'a [bool],
     strict: bool,
 }
 
@@ -142,11 +146,16 @@ impl Connector<'_> {
             add_part(&mut made.out.parts[take as usize], to, bytes);
         }
         for &(take, bytes) in &followed.outside {
-            let Transfer { task, wake, .. } = transfers[take as usize];
+            let Transfer { task, wake, waited, .. } = transfers[take as usize];
             let to = made.of(task);
             add_part(&mut made.out.parts[take as usize], to, bytes);
-            let (time, cpu) = wake.map_or((Nanos::ZERO, CpuId(0)), |wake| (wake.time, wake.cpu));
-            let amount = u32::try_from(bytes).unwrap_or(u32::MAX);
+            let (Some(wake), Some(waited)) = (wake, waited) else { continue };
+            let (time, cpu, amount) = (wake.time, wake.cpu, u32::try_from(bytes).unwrap_or(u32::MAX));
+            let caused = wake.context == Context::Task && !wake.waker.is_idle();
+            if caused && self.included[wake.waker.index()] {
+                made.out.given_at_wake.insert(waited, (to, amount));
+                continue;
+            }
             made.out.arrivals.push((cpu, Arrival { time, channel: to, amount }));
         }
     }

@@ -46,6 +46,8 @@ pub(super) struct Transfer {
     pub(super) exited: Nanos,
     /// The last wake-up inside the operation, if it waited.
     pub(super) wake: Option<Wake>,
+    /// The wait that it ended.
+    pub(super) waited: Option<u32>,
 }
 
 /// One sleep.
@@ -416,6 +418,7 @@ impl<'a> Observer<'a> {
             entered: open.entered,
             exited: open.entered,
             wake: None,
+            waited: None,
         });
         self.out.tasks[task.index()].steps.push(Step::Transfer(id));
     }
@@ -530,7 +533,9 @@ impl<'a> Observer<'a> {
         }
         let give = is_give(open.operation);
         let id = open.transfer.unwrap_or(self.out.transfers.len() as u32);
-        let wake = open.waits.iter().rev().find_map(|&wait| self.out.waits[wait as usize].wake);
+        let woken = |wait: &&u32| self.out.waits[**wait as usize].wake.is_some();
+        let waited = open.waits.iter().rev().find(woken).copied();
+        let wake = waited.and_then(|wait| self.out.waits[wait as usize].wake);
         let transfer = Transfer {
             task,
             give,
@@ -540,6 +545,7 @@ impl<'a> Observer<'a> {
             entered: open.entered,
             exited: time,
             wake,
+            waited,
         };
         if open.transfer.is_some() {
             self.out.transfers[id as usize] = transfer;

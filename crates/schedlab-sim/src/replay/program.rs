@@ -153,6 +153,9 @@ impl Emitter<'_> {
                 Handling::Never => return false,
             },
             Step::Wake(wait) => {
+                if let Some(&(channel, bytes)) = self.bytes.given_at_wake.get(wait) {
+                    ops.push(Op::Send { channel, bytes });
+                }
                 if let Handling::Token(channel) = self.handled.waits[*wait as usize].1
                     && !self.told_at_end(*wait, channel)
                 {
