@@ -18,16 +18,16 @@ use std::sync::Arc;
 /// Calls before this are the making of the tasks, which differs between a program and a simulation.
 const START_NS: u64 = 20_000_000;
 
-fn called(scenario: &str, scheduler: &str, interpreted: bool) -> Vec<String> {
+fn called(scenario: &str, cpus: u32, scheduler: &str, interpreted: bool) -> Vec<String> {
     let path = root().join(format!("tests/conformance/{scenario}.toml"));
     let workload = parse(&read_to_string(path).expect("the scenario")).expect("the scenario reads");
     let duration = workload.duration.expect("a scenario has a duration");
-    let topology = Topology::flat(1).expect("one CPU");
+    let topology = Topology::flat(cpus).expect("valid");
     let bytes = schedlab_objects::scheduler(scheduler).expect("the scheduler");
     let options = ExtOptions { interpreted, ..ExtOptions::default() };
     let object =
         ExtScheduler::load(scheduler, bytes, KernelVersion::V7_2, &topology, options).expect("loads");
-    let mut machine = MachineDescription::generic("one CPU", topology);
+    let mut machine = MachineDescription::generic("conformance", topology);
     machine.kernel = KernelVersion::V7_2;
     let mut config = SimulationConfig::new(machine, Arc::new(workload));
     config.scheduler = Scheduler::Ext(object);
@@ -44,11 +44,20 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-#[test]
-fn pipe_pair_under_vtime_is_called_as_on_linux() {
-    let golden = root().join("tests/golden/callbacks/pipe_pair-vtime-7.2.txt");
+fn check(scenario: &str, cpus: u32, scheduler: &str) {
+    let golden = root().join(format!("tests/golden/callbacks/{scenario}-{scheduler}-7.2.txt"));
     let golden = read_to_string(golden).expect("the recorded sequence");
     let expected: Vec<&str> = golden.lines().collect();
-    assert_eq!(called("pipe_pair", "vtime", false), expected);
-    assert_eq!(called("pipe_pair", "vtime", true), expected);
+    assert_eq!(called(scenario, cpus, scheduler, false), expected);
+    assert_eq!(called(scenario, cpus, scheduler, true), expected);
+}
+
+#[test]
+fn pipe_pair_under_vtime_is_called_as_on_linux() {
+    check("pipe_pair", 1, "vtime");
+}
+
+#[test]
+fn two_cpus_under_vtime_is_called_as_on_linux() {
+    check("two_cpus", 2, "vtime");
 }
