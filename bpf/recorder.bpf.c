@@ -481,6 +481,8 @@ int BPF_PROG(system_call_returns, struct pt_regs *regs, long result)
 			if (is_read(info.op))
 				remember_read(target, &info);
 		}
+		/* A wake-up in an interrupt just now may have found the call still in progress. */
+		target->open = 0;
 	}
 	remember_accounting(task, target);
 	return 0;
@@ -616,8 +618,14 @@ int BPF_PROG(forks, struct task_struct *parent, struct task_struct *child)
 {
 	struct target *target = bpf_task_storage_get(&targets, parent, 0, 0);
 
-	if (target)
-		bpf_task_storage_get(&targets, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (target) {
+		struct target *of_child =
+			bpf_task_storage_get(&targets, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+		/* What it inherits is known, so that its first own change is told. */
+		if (of_child)
+			check_attributes(child, of_child);
+	}
 	tell(RECORD_FORK, 0, target != NULL, parent->pid, child->pid | (u64)child->tgid << 32, 0);
 	return 0;
 }
