@@ -98,7 +98,7 @@ fn ranking(result: &ResultFile, comparison: &Comparison, options: TextOptions) -
         if guarded {
             cells.push(guards_text(row));
         }
-        cells.push(verdict_text(row, comparison));
+        cells.push(verdict_text(row));
         cells.push(usable_text(result, &row.candidate));
         table.rows.push((cells, color_of(row)));
     }
@@ -137,11 +137,19 @@ pub(crate) fn guards_text(row: &Row) -> String {
     row.guards.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// How far a ratio is from 1: in percent, or as a factor where percent would say "99 %".
+fn size(ratio: f64) -> String {
+    let factor = ratio.max(1.0 / ratio);
+    if factor > 3.0 {
+        format!("{} times", units::ratio(factor))
+    } else {
+        units::percent((ratio - 1.0).abs(), 0)
+    }
+}
+
 /// The verdict on a row in a few words.
-pub(crate) fn verdict_text(row: &Row, comparison: &Comparison) -> String {
-    let size = comparison.gain(row).map(f64::abs).unwrap_or_default();
-    let factor = row.ratio.map_or(1.0, |ratio| ratio.estimate.max(1.0 / ratio.estimate));
-    let by = if factor > 3.0 { format!("{} times", units::ratio(factor)) } else { units::percent(size, 0) };
+pub(crate) fn verdict_text(row: &Row) -> String {
+    let by = row.ratio.map(|ratio| size(ratio.estimate)).unwrap_or_default();
     let words = match &row.verdict {
         Verdict::Baseline => "baseline".to_owned(),
         Verdict::Better if row.guards_kept() => format!("better ({by})"),
@@ -183,10 +191,10 @@ pub(crate) fn usable_text(result: &ResultFile, candidate: &str) -> String {
 /// What the whole comparison says, in one sentence or two.
 pub fn overall_sentence(comparison: &Comparison) -> String {
     let by = |name: &str| {
-        let gain = comparison.row(name).and_then(|row| comparison.gain(row));
+        let ratio = comparison.row(name).and_then(|row| row.ratio).map(|ratio| ratio.estimate);
         let better = if comparison.lower_is_better { "less" } else { "more" };
-        gain.map(|gain| format!("{} {better} {}", units::percent(gain, 0), comparison.quantity))
-            .unwrap_or_default()
+        let by = |ratio: f64| format!("{} {better} {}", size(ratio), comparison.quantity);
+        ratio.map(by).unwrap_or_default()
     };
     match &comparison.overall {
         Overall::Use { candidate, usable_here: None } => {

@@ -41,7 +41,8 @@ pub fn ratio(ratio: f64) -> String {
         _ if ratio >= 100.0 => format!("{ratio:.0}"),
         _ if ratio >= 10.0 => format!("{ratio:.1}"),
         _ if ratio >= 0.1 => format!("{ratio:.2}"),
-        _ => format!("{ratio:.3}"),
+        _ if ratio >= 0.01 => format!("{ratio:.3}"),
+        _ => format!("{ratio:.4}"),
     }
 }
 

@@ -32,15 +32,15 @@ fn toys() -> Vec<(Candidate, Toy)> {
         settings: vec![Setting::Slice(slice)],
         ..Candidate::baseline()
     };
-    let fair = Toy { order: Order::Vtime, slice: Nanos::from_millis(3), ..Toy::default() };
+    let fair = Toy { order: Order::Fifo, slice: Nanos::from_millis(3), ..Toy::default() };
     let tiny = Nanos::from_micros(100);
     vec![
         (Candidate::baseline(), fair),
         (slice("fair:slice=0.1ms", tiny), Toy { slice: tiny, ..fair }),
         (slice("fair:slice=3ms", Nanos::from_millis(3)), fair),
-        (object("vtime"), Toy { slice: Nanos::from_millis(1), cpus: 2, ..fair }),
-        (object("fifo"), Toy { order: Order::Fifo, slice: Nanos::from_millis(20), ..fair }),
-        (object("fifo:slice=1ms"), Toy { order: Order::Fifo, slice: Nanos::from_millis(1), ..fair }),
+        (object("vtime"), Toy { order: Order::Vtime, slice: Nanos::from_millis(1), ..fair }),
+        (object("fifo"), Toy { slice: Nanos::from_millis(20), ..fair }),
+        (object("fifo:slice=1ms"), Toy { slice: Nanos::from_millis(1), ..fair }),
     ]
 }
 

@@ -115,7 +115,7 @@ fn line(result: &ResultFile, comparison: &Comparison, row: &Row, scale: &Scale, 
         escape(&row.candidate),
         whisker(comparison, row, scale, &format!("ratio {ratio}")),
         class_of(row),
-        escape(&text::verdict_text(row, comparison)),
+        escape(&text::verdict_text(row)),
         escape(title),
         escape(&text::usable_text(result, &row.candidate)),
     )
