@@ -55,7 +55,7 @@ impl Simulation {
             }
         };
         let ideal = matches!(scheduler, Scheduler::Ideal);
-        let mut k = kernel(machine, version, params, workload.devices.len(), *seed, *cost_seed);
+        let mut k = kernel(machine, params, workload.devices.len(), *seed, *cost_seed);
         if ideal {
             k.make_ideal();
         }
@@ -358,7 +358,6 @@ fn check(
 
 fn kernel(
     machine: &MachineDescription,
-    version: KernelVersion,
     params: FairParams,
     device_count: usize,
     seed: u64,
@@ -366,7 +365,6 @@ fn kernel(
 ) -> Kernel {
     let cpus = machine.topology.cpu_count();
     Kernel::new(KernelParts {
-        version,
         preemption: machine.preemption,
         hz: machine.hz,
         costs: CostTable::new(&machine.costs, cost_seed),

@@ -157,7 +157,6 @@ fn a_shorter_slice_wins_only_against_protection_that_is_overridden() {
 fn kernel(slices: &[u64]) -> Kernel {
     let topology = Topology::flat(1).expect("one CPU");
     let mut k = Kernel::new(KernelParts {
-        version: KernelVersion::V6_18,
         preemption: Preemption::Full,
         hz: 250,
         costs: CostTable::zero(),

@@ -194,11 +194,6 @@ impl Domains {
         &self.capacities
     }
 
-    /// The topology itself.
-    pub(crate) fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
     /// A CPU's domains, smallest first.
     pub(crate) fn of(&self, cpu: CpuId) -> &[Domain] {
         &self.by_cpu[cpu.index()]

@@ -25,7 +25,7 @@ use crate::rng::Rng;
 use crate::rt::Rt;
 use crate::trace::Trace;
 use schedlab_model::event::EventKind;
-use schedlab_model::machine::{KernelVersion, Preemption};
+use schedlab_model::machine::Preemption;
 use schedlab_model::{CpuId, CpuSet, Nanos, TaskId};
 use std::collections::BTreeSet;
 
@@ -92,8 +92,6 @@ pub(crate) struct Kernel {
     pub(crate) now: u64,
     /// The CPU whose code runs now; wake-ups and reschedules from here to others cost an interrupt.
     pub(crate) this_cpu: CpuId,
-    /// Which kernel is modelled.
-    pub(crate) version: KernelVersion,
     /// Its preemption model.
     pub(crate) preemption: Preemption,
     /// Length of a tick in ns.
@@ -127,7 +125,6 @@ pub(crate) struct Kernel {
 
 /// What a kernel is made from.
 pub(crate) struct KernelParts {
-    pub(crate) version: KernelVersion,
     pub(crate) preemption: Preemption,
     pub(crate) hz: u32,
     pub(crate) costs: CostTable,
@@ -141,14 +138,13 @@ pub(crate) struct KernelParts {
 impl Kernel {
     /// A kernel at time 0 with every CPU idle and only the idle task.
     pub(crate) fn new(parts: KernelParts) -> Kernel {
-        let KernelParts { version, preemption, hz, costs, domains, fair, rt, device_count, rng } = parts;
+        let KernelParts { preemption, hz, costs, domains, fair, rt, device_count, rng } = parts;
         let cpus: Vec<Cpu> = domains.capacities().iter().map(|&capacity| Cpu::new(capacity)).collect();
         let mut idle_mask = CpuMask::new(cpus.len());
         (0..cpus.len()).for_each(|cpu| idle_mask.set(CpuId(cpu as u32)));
         let mut kernel = Kernel {
             now: 0,
             this_cpu: CpuId(0),
-            version,
             preemption,
             tick_ns: 1_000_000_000 / u64::from(hz),
             allowed: vec![idle_mask.clone()],
