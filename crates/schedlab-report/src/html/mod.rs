@@ -53,7 +53,7 @@ pub fn page(result: &ResultFile, pictures: &[Picture]) -> String {
         .iter()
         .flat_map(|comparison| [text::rests_on(comparison), text::remedy(result, comparison)])
         .flatten()
-        .map(|line| format!("<p class=\"basis\">{}.</p>", escape(&capital(&line))))
+        .map(|line| format!("<p class=\"basis\">{}.</p>", escape(&line)))
         .collect();
     let values = [
         ("title", escape(&format!("schedlab: {}", names.join(", ")))),

@@ -72,6 +72,7 @@ fn panel(picture: &Picture) -> String {
             format!("<li><span class=\"key\" style=\"background:{color}\"></span>{name}</li>")
         })
         .collect();
+    let legend = legend + "<li><span class=\"key\" style=\"background:var(--line)\"></span>others</li>";
     let longest = window.longest.map_or(String::new(), |wake| {
         let waited = wake.ran.unwrap_or(timeline.length).saturating_sub(wake.time);
         format!(
@@ -111,7 +112,8 @@ fn window(picture: &Picture) -> Window {
     }
 }
 
-/// Tasks that ran longest in the window and the colour each has; target tasks first.
+/// Tasks that ran longest in the window and the colour each has: whoever waited longest first, then target
+/// tasks.
 fn busiest_tasks(picture: &Picture, window: Window) -> BTreeMap<TaskId, usize> {
     let mut time: BTreeMap<TaskId, u64> = BTreeMap::new();
     for stay in &picture.timeline.stays {
@@ -122,7 +124,8 @@ fn busiest_tasks(picture: &Picture, window: Window) -> BTreeMap<TaskId, usize> {
     }
     let mut tasks: Vec<(TaskId, u64)> = time.into_iter().collect();
     let target = |task: TaskId| picture.target.get(task.index()).copied().unwrap_or(false);
-    tasks.sort_by_key(|(task, ran)| (!target(*task), std::cmp::Reverse(*ran)));
+    let waited = window.longest.map(|wake| wake.wakee);
+    tasks.sort_by_key(|(task, ran)| (waited != Some(*task), !target(*task), std::cmp::Reverse(*ran)));
     tasks.truncate(TASKS_MAX);
     let mut shown: Vec<TaskId> = tasks.into_iter().map(|(task, _)| task).collect();
     shown.sort_unstable();
