@@ -419,7 +419,8 @@ static __always_inline void settle(struct task_struct *task, struct target *targ
 }
 
 /* The current task waits or wakes within a system call: its operation becomes known, once. */
-static __always_inline void open_operation(struct task_struct *task, struct target *target, bool only_yield)
+static __always_inline void open_operation(struct task_struct *task, struct target *target, bool only_yield,
+					   bool softirq)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	u8 class = class_of(REGS_NUMBER(regs));
@@ -430,6 +431,10 @@ static __always_inline void open_operation(struct task_struct *task, struct targ
 	if (target->open || class == CLASS_NONE || (only_yield && class != CLASS_YIELD))
 		return;
 	resolve(&info, regs, class);
+	/* A softirq on top of a task is its doing only in a send over the network stack: it may as well hit a call
+	 * that has returned already. */
+	if (softirq && (info.op != OP_SOCKET_SEND || !(info.channel >> 63)))
+		return;
 	target->op = info.op;
 	target->channel = info.channel;
 	target->channel_kind = info.channel_kind;
@@ -570,7 +575,7 @@ int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struc
 		target = bpf_task_storage_get(&targets, prev, 0, 0);
 	if (target) {
 		if (!preempt && state != 4)
-			open_operation(prev, target, state == 0);
+			open_operation(prev, target, state == 0, false);
 		else if (control.counting)
 			settle(prev, target);
 		check_attributes(prev, target);
@@ -593,7 +598,7 @@ int BPF_PROG(wakes, struct task_struct *wakee)
 		struct target *target = bpf_task_storage_get(&targets, task, 0, 0);
 
 		if (target && (!target->open || control.counting))
-			open_operation(task, target, false);
+			open_operation(task, target, false, context == 2);
 	}
 	tell(RECORD_WAKING, context, 0, task->pid, wakee->pid, task_cpu(wakee));
 	return 0;
