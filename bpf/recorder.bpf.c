@@ -19,6 +19,8 @@ char LICENSE[] SEC("license") = "GPL";
 const volatile struct recorder_config config SEC(".rodata.config");
 volatile struct recorder_control control SEC(".bss.control");
 
+#include "include/operation.bpf.h"
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -72,13 +74,11 @@ struct {
 	__type(value, struct target);
 } targets SEC(".maps");
 
-static __always_inline void tell(u8 kind, u8 op, u8 flags, u32 pid, u64 a, u64 b)
+static __always_inline void tell_at(u64 time, u8 kind, u8 op, u8 flags, u32 pid, u64 a, u64 b)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
 	struct record *record;
-	/* Before the reservation, so that order in the ring is order in time but for interrupts in between. */
-	u64 time = bpf_ktime_get_ns();
 	u64 at;
 	u32 slot;
 
@@ -109,236 +109,41 @@ static __always_inline void tell(u8 kind, u8 op, u8 flags, u32 pid, u64 a, u64 b
 	*(volatile u8 *)&record->lap = (at >> config.ring_shift) + 1;
 }
 
-/* ---- what an operation is about ---- */
-
-struct operation_info {
-	u64 channel;
-	u64 amount;
-	u8 op;
-	u8 channel_kind;
-	u8 valid;
-};
-
-#define FILE_TYPE_MASK 0170000
-#define FILE_TYPE_FIFO 0010000
-#define FILE_TYPE_SOCKET 0140000
-#define FAMILY_UNIX 1
-#define FAMILY_INET 2
-#define FAMILY_INET6 10
-
-static __always_inline u64 socket_inode(struct sock *sk)
+static __always_inline void tell(u8 kind, u8 op, u8 flags, u32 pid, u64 a, u64 b)
 {
-	u64 inode = BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
-
-	return inode ? inode : (u64)sk;
+	/* Before the reservation, so that order in the ring is order in time but for interrupts in between. */
+	tell_at(bpf_ktime_get_ns(), kind, op, flags, pid, a, b);
 }
 
-/* One end of a connection, the same seen from both: bit 63, ports, mixed addresses. */
-static __always_inline u64 inet_end(u32 address, u16 port, u32 peer_address, u16 peer_port)
+static __always_inline struct ring *this_ring(void)
 {
-	return 1ULL << 63 | (u64)port << 40 | (u64)peer_port << 24 |
-	       ((address ^ (peer_address * 2654435761U)) & 0xffffff);
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&rings, &cpu);
 }
 
-/* The channel of a socket: named by its receiving end. */
-static __always_inline u64 socket_channel(struct sock *sk, bool sending)
+/* Tells the current task's sends, two a record, spread over the time since the first. */
+static __noinline int flush_sends(struct task_struct *task)
 {
-	u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	struct ring *ring = this_ring();
+	u64 now, step;
+	u32 count;
 
-	if (family == FAMILY_UNIX) {
-		struct sock *peer = sending ? BPF_CORE_READ((struct unix_sock *)sk, peer) : NULL;
+	if (!ring || !ring->sends_count)
+		return 0;
+	count = ring->sends_count;
+	ring->sends_count = 0;
+	now = bpf_ktime_get_ns();
+	step = (now - ring->sends_since) / (SENDS_MAX / 2);
+	for (u32 i = 0; i < SENDS_MAX; i += 2) {
+		u64 second = i + 1 < count ? ring->sends[i + 1] : 0;
+		u64 time = i + 2 < count ? ring->sends_since + step * (i / 2) : now;
 
-		return socket_inode(peer ? peer : sk);
+		if (i >= count)
+			break;
+		tell_at(time, RECORD_SENDS, 0, 0, task->pid, ring->sends[i], second);
 	}
-	if (family == FAMILY_INET || family == FAMILY_INET6) {
-		u32 local = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
-		u32 remote = BPF_CORE_READ(sk, __sk_common.skc_daddr);
-		u16 port = BPF_CORE_READ(sk, __sk_common.skc_num);
-		u16 remote_port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
-
-		if (remote_port)
-			return sending ? inet_end(remote, remote_port, local, port)
-				       : inet_end(local, port, remote, remote_port);
-	}
-	return socket_inode(sk);
-}
-
-/* A file descriptor of the current task as a channel, and the operation that reads or writes it. */
-static __noinline void resolve_file(struct operation_info *info, u32 fd, u32 writing)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct file **files;
-	struct file *file = NULL;
-	unsigned short mode;
-
-	info->op = OP_OTHER_IO;
-	info->channel_kind = CHANNEL_OTHER;
-	info->channel = 0;
-	if (fd >= BPF_CORE_READ(TRACED(task), files, fdt, max_fds))
-		return;
-	files = BPF_CORE_READ(TRACED(task), files, fdt, fd);
-	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
-	if (!file)
-		return;
-	info->channel = BPF_CORE_READ(file, f_inode, i_ino);
-	mode = BPF_CORE_READ(file, f_inode, i_mode) & FILE_TYPE_MASK;
-	if (mode == FILE_TYPE_FIFO) {
-		info->channel_kind = CHANNEL_PIPE;
-		info->op = writing ? OP_PIPE_WRITE : OP_PIPE_READ;
-	} else if (mode == FILE_TYPE_SOCKET) {
-		struct socket *socket = BPF_CORE_READ(file, private_data);
-
-		info->channel_kind = CHANNEL_SOCKET;
-		info->op = writing ? OP_SOCKET_SEND : OP_SOCKET_RECEIVE;
-		info->channel = socket_channel(BPF_CORE_READ(socket, sk), writing);
-	} else if (!mode) {
-		/* Anonymous inodes share one number: the object behind is the identity. An eventfd hands over counts. */
-		info->channel = (u64)BPF_CORE_READ(file, private_data);
-		if (bpf_ksym_exists(&eventfd_write) && BPF_CORE_READ(file, f_op, write) == &eventfd_write)
-			info->op = writing ? OP_PIPE_WRITE : OP_PIPE_READ;
-	}
-}
-
-struct user_timespec {
-	s64 seconds;
-	s64 fraction;
-};
-
-/* A timeout in the caller's memory, in ns; without one it waits for ever. */
-static __always_inline u64 user_duration(u64 address, u32 fraction_ns)
-{
-	struct user_timespec value = {};
-
-	if (!address)
-		return -1ULL;
-	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
-		return -1ULL;
-	return value.seconds * 1000000000ULL + value.fraction * fraction_ns;
-}
-
-static __always_inline u64 milliseconds(s32 timeout)
-{
-	return timeout < 0 ? -1ULL : timeout * 1000000ULL;
-}
-
-#define FUTEX_COMMAND_MASK 0x7f
-#define FUTEX_PRIVATE 128
-
-static __always_inline void resolve_futex(struct operation_info *info, u64 address, u64 command, u64 count)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	info->channel_kind = CHANNEL_FUTEX;
-	info->channel = address;
-	if (command & FUTEX_PRIVATE)
-		info->channel ^= (u64)task->tgid << 40;
-	switch (command & FUTEX_COMMAND_MASK) {
-	case 0: case 6: case 9: case 11: case 13:
-		info->op = OP_FUTEX_WAIT;
-		break;
-	default:
-		info->op = OP_FUTEX_WAKE;
-		info->amount = count;
-	}
-}
-
-#define CLOCK_REALTIME 0
-#define TIMER_ABSTIME 1
-
-static __always_inline void resolve_timed(struct operation_info *info, struct pt_regs *regs, u8 class)
-{
-	info->channel_kind = CHANNEL_NONE;
-	info->op = OP_POLL;
-	switch (class) {
-	case CLASS_POLL_MS:
-	case CLASS_POLL_TIMESPEC: {
-		s32 first = -1;
-		u64 amount = class == CLASS_POLL_MS ? milliseconds(REGS_ARG2(regs))
-						    : user_duration(REGS_ARG2(regs), 1);
-
-		if (REGS_ARG1(regs) && !bpf_probe_read_user(&first, sizeof(first), (void *)REGS_ARG0(regs)) &&
-		    first >= 0) {
-			resolve_file(info, first, 0);
-			info->op = OP_POLL;
-		}
-		info->amount = amount;
-		break;
-	}
-	case CLASS_SELECT:
-		info->amount = user_duration(REGS_ARG4(regs), 1000);
-		break;
-	case CLASS_SELECT_TIMESPEC:
-		info->amount = user_duration(REGS_ARG4(regs), 1);
-		break;
-	case CLASS_NANOSLEEP:
-		info->op = OP_SLEEP_RELATIVE;
-		info->amount = user_duration(REGS_ARG0(regs), 1);
-		break;
-	case CLASS_CLOCK_NANOSLEEP:
-		info->op = OP_SLEEP_RELATIVE;
-		info->amount = user_duration(REGS_ARG2(regs), 1);
-		/* Other clocks than the monotonic one would need their offset: told as an unknown duration. */
-		if (REGS_ARG1(regs) & TIMER_ABSTIME)
-			info->op = OP_SLEEP_ABSOLUTE;
-		break;
-	}
-}
-
-/* What the current task's system call is about. Nothing to tell: `valid` stays 0. */
-static __noinline void resolve(struct operation_info *info, struct pt_regs *regs, u32 class)
-{
-	info->valid = class != CLASS_NONE;
-	info->amount = 0;
-	info->channel = 0;
-	info->channel_kind = CHANNEL_NONE;
-	info->op = OP_OTHER_IO;
-	switch (class) {
-	case CLASS_READ:
-	case CLASS_WRITE:
-		info->amount = REGS_ARG2(regs);
-		/* fallthrough */
-	case CLASS_READ_VECTOR:
-	case CLASS_WRITE_VECTOR:
-		resolve_file(info, REGS_ARG0(regs), class == CLASS_WRITE || class == CLASS_WRITE_VECTOR);
-		break;
-	case CLASS_FUTEX:
-		resolve_futex(info, REGS_ARG0(regs), REGS_ARG1(regs), REGS_ARG2(regs));
-		break;
-	case CLASS_FUTEX_WAIT:
-		resolve_futex(info, REGS_ARG0(regs), FUTEX_PRIVATE, 0);
-		break;
-	case CLASS_FUTEX_WAKE:
-		resolve_futex(info, REGS_ARG0(regs), FUTEX_PRIVATE | 1, REGS_ARG2(regs));
-		break;
-	case CLASS_EPOLL_MS:
-	case CLASS_EPOLL_TIMESPEC: {
-		u64 amount = class == CLASS_EPOLL_MS ? milliseconds(REGS_ARG3(regs))
-						     : user_duration(REGS_ARG3(regs), 1);
-
-		resolve_file(info, REGS_ARG0(regs), 0);
-		info->op = OP_EPOLL_WAIT;
-		info->channel_kind = CHANNEL_EPOLL;
-		info->amount = amount;
-		break;
-	}
-	case CLASS_WAIT:
-		info->op = OP_WAIT_CHILD;
-		break;
-	case CLASS_YIELD:
-		info->op = OP_YIELD;
-		break;
-	case CLASS_OTHER:
-		resolve_file(info, REGS_ARG0(regs), 0);
-		info->op = OP_OTHER_IO;
-		break;
-	default:
-		resolve_timed(info, regs, class);
-	}
-}
-
-static __always_inline u8 class_of(long number)
-{
-	return number >= 0 && number < SYSCALLS_MAX ? config.classes[number] : CLASS_NONE;
+	return 0;
 }
 
 /* ---- operations of a task of the target ---- */
@@ -426,8 +231,15 @@ static __always_inline void open_operation(struct task_struct *task, struct targ
 	u8 class = class_of(REGS_NUMBER(regs));
 	struct operation_info info;
 
-	if (control.counting)
+	if (control.counting) {
+		struct ring *ring = this_ring();
+
+		flush_sends(task);
 		settle(task, target);
+		/* Its next send looks at what this was. */
+		if (ring)
+			ring->fast = 0;
+	}
 	if (target->open || class == CLASS_NONE || (only_yield && class != CLASS_YIELD))
 		return;
 	resolve(&info, regs, class);
@@ -493,36 +305,61 @@ int BPF_PROG(system_call_returns, struct pt_regs *regs, long result)
 	return 0;
 }
 
+/* The inode of a UNIX socket's peer by plain loads; 0 if it takes the longer way. */
+static __always_inline u64 peer_inode(struct sock *sk)
+{
+	struct unix_sock *unix_socket;
+
+	if (sk->__sk_common.skc_family != FAMILY_UNIX)
+		return 0;
+	unix_socket = bpf_skc_to_unix_sock(sk);
+	if (!unix_socket || !unix_socket->peer || !unix_socket->peer->sk_socket)
+		return 0;
+	return unix_socket->peer->sk_socket->file->f_inode->i_ino;
+}
+
+/* A send by a task whose state has to be looked at. */
+static __noinline int send_slowly(struct sock *sk, struct ring *ring, int result)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct target *target = bpf_task_storage_get(&targets, task, 0, 0);
+
+	if (!target)
+		return 0;
+	flush_sends(task);
+	if (target->open && target->op == OP_SOCKET_SEND) {
+		tell_exit(target, task->pid, result);
+	} else if (result > 0) {
+		settle(task, target);
+		tell(RECORD_OP_EXIT, OP_SOCKET_SEND, CHANNEL_SOCKET, task->pid, socket_channel(sk, true), result);
+	}
+	ring->read_calls = TRACED(task)->ioac.syscr;
+	ring->fast = !target->open && target->read_calls == ring->read_calls;
+	return 0;
+}
+
 /* Attached only while counting. */
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(socket_sends, struct sock *sk, int result, int flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct target *target;
-	u64 channel = 0;
+	struct ring *ring = this_ring();
+	u64 channel;
+	u32 at;
 
-	if (!control.counting)
+	if (!control.counting || !ring)
 		return 0;
-	target = bpf_task_storage_get(&targets, task, 0, 0);
-	if (!target)
-		return 0;
-	if (target->open && target->op == OP_SOCKET_SEND) {
-		tell_exit(target, task->pid, result);
-		return 0;
-	}
-	if (result <= 0)
-		return 0;
-	if (TRACED(task)->ioac.syscr != target->read_calls || target->open)
-		settle(task, target);
-	if (sk->__sk_common.skc_family == FAMILY_UNIX) {
-		struct unix_sock *unix_socket = bpf_skc_to_unix_sock(sk);
-
-		if (unix_socket && unix_socket->peer && unix_socket->peer->sk_socket)
-			channel = unix_socket->peer->sk_socket->file->f_inode->i_ino;
-	}
-	if (!channel)
-		channel = socket_channel(sk, true);
-	tell(RECORD_OP_EXIT, OP_SOCKET_SEND, CHANNEL_SOCKET, task->pid, channel, result);
+	at = ring->sends_count;
+	channel = peer_inode(sk);
+	if (!ring->fast || ring->read_calls != TRACED(task)->ioac.syscr || result <= 0 || !channel ||
+	    channel >> 32 || at >= SENDS_MAX)
+		return send_slowly(sk, ring, result);
+	if (!at)
+		ring->sends_since = bpf_ktime_get_ns();
+	ring->sends[at & (SENDS_MAX - 1)] = channel << 32 | (u32)result;
+	ring->sends_count = at + 1;
+	if (at + 1 == SENDS_MAX)
+		flush_sends(task);
 	return 0;
 }
 
@@ -571,6 +408,13 @@ int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struc
 	u8 state = preempt ? 0 : state_of(prev_state);
 	struct target *target = NULL;
 
+	if (control.counting) {
+		struct ring *ring = this_ring();
+
+		flush_sends(prev);
+		if (ring)
+			ring->fast = 0;
+	}
 	if (prev->pid)
 		target = bpf_task_storage_get(&targets, prev, 0, 0);
 	if (target) {

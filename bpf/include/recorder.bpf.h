@@ -36,6 +36,7 @@ enum record_kind {
 	RECORD_TIMER,		/* a: task, b: due */
 	RECORD_OP_ENTER,	/* pid, op, flags: channel kind, a: channel, b: amount */
 	RECORD_OP_EXIT,		/* pid, op, flags: channel kind, a: channel, b: result */
+	RECORD_SENDS,		/* pid, a and b: channel and bytes of a send in 32 bits each, b may be 0 */
 };
 
 /* Numbered as the model's Operation. */
@@ -103,6 +104,8 @@ struct recorder_control {
 	u32 counting;
 };
 
+#define SENDS_MAX 8
+
 /* One CPU's ring: its own line for each side. */
 struct ring {
 	u64 head;
@@ -114,6 +117,13 @@ struct ring {
 	u64 pad[3];
 	u64 tail;	/* written by the reader */
 	u64 pad2[7];
+	/* While counting: the current task's sends that are not told yet, and what its sends may skip. */
+	u64 sends[SENDS_MAX];
+	u64 sends_since;
+	u64 read_calls;	/* of its I/O accounting when last told */
+	u32 sends_count;
+	u32 fast;	/* it is a target without an open operation */
+	u64 pad3[5];
 };
 
 #endif

@@ -5,6 +5,7 @@
 //! [`live`] for sched_ext objects in the running kernel, [`player`] for workloads with real threads, [`mod@record`] for
 //! what the running kernel does, [`machine`] for what it runs on.
 
+pub mod capability;
 pub mod guest;
 pub mod live;
 pub mod machine;

@@ -110,9 +110,9 @@ fn counting_keeps_the_bytes() {
         let bytes = 20 * 20 * 20 * 100 + 40;
         assert_eq!(total(Operation::SocketSend), bytes + 1, "{detail:?}");
         let received = total(Operation::SocketReceive);
-        // Counted reads before a task's first wait may be a file's.
-        let most = if detail == Detail::Full { bytes } else { bytes + bytes / 100 };
-        assert!((bytes..=most).contains(&received), "{detail:?}: {received} of {bytes}");
+        // Counted reads before a task's first wait may be a file's; a sum told before its send may end short.
+        let scatter = if detail == Detail::Full { 0 } else { bytes / 100 };
+        assert!((received - bytes).abs() <= scatter, "{detail:?}: {received} of {bytes}");
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) mod kind {
     pub const TIMER: u8 = 15;
     pub const OP_ENTER: u8 = 16;
     pub const OP_EXIT: u8 = 17;
+    pub const SENDS: u8 = 18;
 }
 
 /// `struct record`, with the CPU whose ring it came from.
@@ -64,6 +65,7 @@ struct Ring {
     pad: [u64; 3],
     tail: AtomicU64,
     pad2: [u64; 7],
+    sends: [u64; 16],
 }
 
 pub(super) const RING_BYTES: u32 = size_of::<Ring>() as u32;
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_header() {
-        assert_eq!((RECORD_BYTES, RING_BYTES), (32, 128));
+        assert_eq!((RECORD_BYTES, RING_BYTES), (32, 256));
         assert_eq!(std::mem::offset_of!(Ring, tail), 64);
         assert_eq!(std::mem::offset_of!(Record, lap), 15);
         let header = include_str!("../../../../bpf/include/recorder.bpf.h");
@@ -213,7 +215,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim().strip_prefix("RECORD_")?.split([',', ' ']).next())
             .collect();
-        assert_eq!(names.len(), usize::from(kind::OP_EXIT));
+        assert_eq!(names.len(), usize::from(kind::SENDS));
         assert_eq!(names[usize::from(kind::AFFINITY) - 1], "AFFINITY");
         assert_eq!(names[usize::from(kind::OP_EXIT) - 1], "OP_EXIT");
     }

@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What telling one return of a system call costs, roughly: the hook and the record.
 const RETURN_COST_NS: u64 = 200;
-/// More of the CPU time than this, in percent, is too dear.
-const RETURN_SHARE_MAX: u64 = 3;
+/// More of the machine's CPU time than this, in percent, is too dear.
+const RETURN_SHARE_MAX: u64 = 1;
 /// Share of sockets among the target's operations, in percent, from which counting loses little.
 const SOCKET_SHARE_MIN: u64 = 80;
 /// The kernel half's clock and ours agree better than this.

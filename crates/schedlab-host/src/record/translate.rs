@@ -64,6 +64,8 @@ struct Fill {
     in_flight: i64,
     /// Whether a sender was seen.
     given: bool,
+    /// Read before it was told to be sent.
+    owed: i64,
     /// Most that was in it when a sender had to wait.
     full: i64,
 }
@@ -216,8 +218,25 @@ impl<W: Write> Translator<W> {
             return Ok(());
         }
         self.last = Nanos(raw.time - self.start).max(self.last);
+        if raw.kind == kind::SENDS {
+            return self.sends(raw);
+        }
         let Some(kind) = self.translate(raw) else { return Ok(()) };
         self.writer.event(&Event { time: self.last, cpu: CpuId(raw.cpu), kind })
+    }
+
+    /// Two sends in one record: channel and bytes in 32 bits each.
+    fn sends(&mut self, raw: &RawRecord) -> io::Result<()> {
+        const SOCKET_SEND: u8 = Operation::SocketSend as u8;
+        const SOCKET: u8 = ChannelKind::Socket as u8;
+        self.take_entered(raw);
+        for send in [raw.a, raw.b].into_iter().filter(|&send| send > 0) {
+            let (a, b) = (send >> 32, send & 0xffff_ffff);
+            let one = RawRecord { a, b, kind: kind::OP_EXIT, op: SOCKET_SEND, flags: SOCKET, ..*raw };
+            let kind = self.operation_exit(&one);
+            self.writer.event(&Event { time: self.last, cpu: CpuId(raw.cpu), kind })?;
+        }
+        Ok(())
     }
 
     fn translate(&mut self, raw: &RawRecord) -> Option<EventKind> {
@@ -286,9 +305,11 @@ impl<W: Write> Translator<W> {
         let mut result = raw.b as i64;
         if result > 0 && result != i64::MAX {
             let fill = &mut self.fills[channel.index()];
-            // Sums of reads may hold a file's bytes; a channel that was seen empty gives no more than it got.
+            // A sum of reads may be told before the sends it took from: nobody takes what was not given.
             if self.counting && operation == Operation::SocketReceive && fill.given {
-                result = result.min(fill.in_flight.max(0));
+                let asked = result + fill.owed;
+                result = asked.min(fill.in_flight.max(0));
+                fill.owed = asked - result;
             }
             match operation {
                 Operation::PipeWrite | Operation::SocketSend => {
