@@ -166,3 +166,38 @@ fn ranks_are_published() {
         assert!(first.is_none_or(|first| keys.contains(&first)), "{scheduler}: {:?}", &keys[..2]);
     }
 }
+
+/// A real-time task that takes the CPU again and again from tasks of the scheduler.
+const RT_BESIDE: &str = r#"
+name = "real-time beside ext"
+duration = "1s"
+[[task]]
+name = "rt"
+policy = "fifo"
+rt_priority = 10
+steps = [{ loop = { count = 0, steps = [{ run = "2ms" }, { sleep = "8ms" }] } }]
+[[task]]
+name = "worker"
+count = 2
+steps = [{ run = "60s" }]
+"#;
+
+#[test]
+fn real_time_preempts_and_the_preempted_task_goes_on_first() {
+    for scheduler in SCHEDULERS {
+        let mut events: Vec<Event> = Vec::new();
+        let result = Run::new(scheduler, RT_BESIDE, 1).run(&mut events);
+        assert_eq!(result.scheduler_exit, None, "{scheduler}");
+        let (delay, runs) = (result.accounts[1].run_delay.0, result.accounts[1].voluntary_switches);
+        assert!(runs >= 95 && delay / runs < 10_000, "{scheduler}: {runs} runs, {delay} ns in all");
+        let switches = events.iter().filter_map(|event| match event.kind {
+            EventKind::Switch { prev, next, .. } => Some((prev.0, next.0)),
+            _ => None,
+        });
+        let switches: Vec<(u32, u32)> = switches.collect();
+        let back = switches.windows(2).filter(|pair| pair[0].1 == 1 && pair[0].0 != 0);
+        let same = back.clone().filter(|pair| pair[0].0 == pair[1].1).count();
+        // Where the slice was used up since the last tick, another comes: that is one time in eight.
+        assert!(same * 100 >= back.count() * 80, "{scheduler}: {same} times");
+    }
+}

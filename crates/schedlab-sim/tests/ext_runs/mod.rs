@@ -53,6 +53,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs it.
+    #[allow(dead_code, reason = "not every test binary asks")]
     pub fn run(&self, sink: &mut impl EventSink) -> SimulationResult {
         self.simulation().run(sink).expect("runs")
     }
