@@ -16,7 +16,7 @@ pub mod result;
 pub mod text;
 pub mod timeline;
 pub mod triage;
-mod units;
+pub mod units;
 
 pub use compare::{Comparison, ComparisonInput, Sample, compare};
 pub use metrics::MetricsCollector;

@@ -35,7 +35,8 @@ pub fn render(result: &ResultFile, options: TextOptions) -> String {
     out
 }
 
-fn triage_lines(triage: &TriageRecord) -> String {
+/// Where the time went and what could be gained, before anything is compared.
+pub fn triage_lines(triage: &TriageRecord) -> String {
     let total: u64 = triage.parts.iter().map(|part| part.ns).sum();
     let share = |ns: u64| units::percent(ns as f64 / total.max(1) as f64, 0);
     let parts: Vec<String> =

@@ -24,3 +24,8 @@ pub use config::{Bound, Scheduler, SimulationConfig, SimulationResult, TaskAccou
 pub use error::SimError;
 pub use ext::ExtScheduler;
 pub use simulation::Simulation;
+
+/// Whether the fair class of a kernel has a knob of this name; every other knob is a scheduler object's.
+pub fn is_kernel_knob(kernel: schedlab_model::machine::KernelVersion, name: &str) -> bool {
+    fair::FairParams::new(kernel, 1).knows(name)
+}

@@ -1,2 +1,27 @@
-//! placeholder
-fn main() {}
+//! schedlab: which scheduler, policy and settings serve this work best.
+//!
+//! Only the frame: parse, run the command, say how it ended. Commands are in [`commands`], the command line
+//! in [`args`].
+
+mod args;
+mod commands;
+mod failure;
+mod inputs;
+mod output;
+mod progress;
+mod simulator;
+
+use args::Cli;
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match commands::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("schedlab: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}

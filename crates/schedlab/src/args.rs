@@ -1,0 +1,357 @@
+//! The command line as data: help, man page and completions are made from these types.
+//!
+//! Not here: what commands do ([`crate::commands`]).
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use schedlab_model::machine::KernelVersion;
+use schedlab_model::time::Nanos;
+use std::path::PathBuf;
+
+/// Which scheduler, policy and settings serve this work best: shown, tried safely, undone.
+#[derive(Debug, Parser)]
+#[command(
+    name = "schedlab",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done; 1 the answer is no (a stall, a failed guard); 2 usage or bad input; \
+                  3 the machine cannot do it, with the remedy.",
+    after_long_help = "EXAMPLES
+  schedlab demo                                  a first look: no root, no network, ten seconds
+  sudo schedlab compare -- hackbench -g 4 -l 500 which scheduler serves this command best
+  schedlab compare recording.slrec               the same for a recording made earlier
+  schedlab simulate periodic --scheduler vtime   one simulated run, with everything about it
+  sudo schedlab record -o web.slrec --pid 4711 --duration 10s
+
+EXIT CODES
+  0  done
+  1  the answer is no: a stall, a failed guard
+  2  usage or bad input
+  3  the machine cannot do it (missing privilege, kernel feature); the message names the remedy"
+)]
+pub struct Cli {
+    /// Only results and errors, no progress
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The main job: which scheduler, policy or setting serves this work best
+    Compare(CompareArgs),
+    /// Run a workload or recording once under one scheduler, with everything about it
+    Simulate(SimulateArgs),
+    /// Record a command, a process or a unit on the live kernel
+    Record(RecordArgs),
+    /// Show what is in a recording, a workload, an object file or a scheduler
+    Show(ShowArgs),
+    /// Describe this machine as a machine file
+    Machine(MachineArgs),
+    /// List schedulers, workloads or machines
+    List(ListArgs),
+    /// Compare on a recording that comes with schedlab: no root, no network, ten seconds
+    Demo(DemoArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Print the manual page, or write one for each command into a directory
+    Man {
+        /// Directory to write schedlab.1, schedlab-compare.1, ... into
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        out: Option<PathBuf>,
+    },
+}
+
+/// On what machine and kernel a simulation runs.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Simulated machine")]
+pub struct MachineChoice {
+    /// Machine file, name (see `schedlab list machines`), or `this`; recordings bring their own
+    #[arg(long, value_name = "FILE|NAME")]
+    pub machine: Option<String>,
+    /// Number of CPUs of a flat machine, instead of --machine
+    #[arg(long, value_name = "N", conflicts_with = "machine", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpus: Option<u32>,
+    /// Kernel whose scheduler is simulated, e.g. 6.18 or 7.2
+    #[arg(long, value_name = "VERSION")]
+    pub kernel: Option<KernelVersion>,
+}
+
+/// Randomness and repetition.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Runs")]
+pub struct RunChoice {
+    /// First seed of everything random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Seeds for each candidate
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Worker threads; results do not depend on it [default: number of CPUs]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Cut each run after this much simulated time
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+}
+
+/// Where results go besides standard output.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputChoice {
+    /// Write the result as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Write one self-contained HTML page
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Write a Perfetto trace (open it at ui.perfetto.dev)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub perfetto: Option<PathBuf>,
+}
+
+/// Arguments of `compare`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  sudo schedlab compare -- hackbench -g 4 -l 500
+  schedlab compare web.slrec --objective request_p99 --guard 'throughput>=-3%'
+  schedlab compare periodic:hogs=8 --scheduler fair,vtime,fifo:slice_ns=1000000 --cpus 4
+  schedlab compare service.toml --html report.html --json - --runs 10
+
+Candidates are NAME[:KEY=VALUE]...: fair, fair:policy=batch, fair:slice=100us, vtime, ./my.bpf.o.
+The first is the baseline all others are compared with; fair is put in front if it is missing.")]
+pub struct CompareArgs {
+    /// Workload file (.toml, rt-app .json), built-in workload, or recordings (.slrec)
+    #[arg(value_name = "WORKLOAD|RECORDING", value_hint = ValueHint::FilePath, required_unless_present = "command")]
+    pub work: Vec<String>,
+    /// Command to record on the live kernel and compare for
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "work")]
+    pub command: Vec<String>,
+    /// Candidates, separated by commas; `all` is the default set
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "all")]
+    pub scheduler: Vec<String>,
+    /// What counts: latency, throughput, deadlines, fairness, or any metric
+    #[arg(long, value_name = "METRIC")]
+    pub objective: Option<String>,
+    /// What must not get worse, e.g. 'throughput>=-3%'; can be given several times
+    #[arg(long, value_name = "GUARD")]
+    pub guard: Vec<String>,
+    /// Set a knob of every candidate that has it
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Cut a long recording into this many blocks, each a piece of work of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub blocks: u32,
+    /// Repeat the ranking on this many machines with every modelled cost changed by up to ±50 %
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub perturbed: u32,
+    /// Directory for recording, page, JSON and trace of a recorded command
+    #[arg(long, short, value_name = "DIR", default_value = "schedlab-results", value_hint = ValueHint::DirPath)]
+    pub output: PathBuf,
+    /// Use a recording although events were dropped
+    #[arg(long)]
+    pub allow_drops: bool,
+    /// Say what would be done and stop
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Machine
+    #[command(flatten)]
+    pub machine: MachineChoice,
+    /// Runs
+    #[command(flatten)]
+    pub run: RunChoice,
+    /// Output
+    #[command(flatten)]
+    pub out: OutputChoice,
+}
+
+/// Arguments of `simulate`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  schedlab simulate periodic --scheduler vtime --cpus 2
+  schedlab simulate graph.json --scheduler vtime --cpus 8 --duration 50s --json -
+  schedlab simulate web.slrec --scheduler fair --perfetto web.pftrace")]
+pub struct SimulateArgs {
+    /// Workload file (.toml, rt-app .json), built-in workload, or recording (.slrec)
+    #[arg(value_name = "WORKLOAD|RECORDING", value_hint = ValueHint::FilePath)]
+    pub work: String,
+    /// Scheduler: NAME[:KEY=VALUE]..., e.g. fair, vtime:slice_ns=5000000, ./my.bpf.o
+    #[arg(long, short, value_name = "NAME", default_value = "fair")]
+    pub scheduler: String,
+    /// Set a knob
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Write the simulated run as a recording
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+    /// Use a recording although events were dropped
+    #[arg(long)]
+    pub allow_drops: bool,
+    /// Say what would be done and stop
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Machine
+    #[command(flatten)]
+    pub machine: MachineChoice,
+    /// Runs
+    #[command(flatten)]
+    pub run: SingleRunChoice,
+    /// Output
+    #[command(flatten)]
+    pub out: OutputChoice,
+}
+
+/// Randomness of one run, or of several for its spread.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Runs")]
+pub struct SingleRunChoice {
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Repeat with this many seeds and print the spread
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Worker threads; results do not depend on it [default: number of CPUs]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Cut the run after this much simulated time
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+}
+
+/// Arguments of `record`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  sudo schedlab record -o build.slrec -- make -j4
+  sudo schedlab record -o web.slrec --pid 4711 --duration 10s
+  sudo schedlab record -o web.slrec --unit nginx.service --duration 30s
+
+The command runs as the invoking user; only the recorder keeps privileges. Ctrl-C ends the recording
+and keeps it.")]
+pub struct RecordArgs {
+    /// File to write
+    #[arg(long, short, value_name = "FILE", default_value = "recording.slrec", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Command to run and record
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "unit", "cgroup"])]
+    pub command: Vec<String>,
+    /// Record a running process with its threads and children
+    #[arg(long, value_name = "PID", conflicts_with_all = ["unit", "cgroup"])]
+    pub pid: Option<i32>,
+    /// Record a systemd unit
+    #[arg(long, value_name = "UNIT", conflicts_with = "cgroup")]
+    pub unit: Option<String>,
+    /// Record a control group
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
+    pub cgroup: Option<PathBuf>,
+    /// End after this time; required for a process, unit or control group
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+    /// Write facts about the recording as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Say what would be done and stop
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `show`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  schedlab show recording.slrec
+  schedlab show vtime
+  schedlab show ./my.bpf.o --json -")]
+pub struct ShowArgs {
+    /// Recording, workload, object file or scheduler
+    #[arg(value_name = "FILE|OBJECT|SCHEDULER", value_hint = ValueHint::FilePath)]
+    pub what: String,
+    /// Kernel an object is checked against
+    #[arg(long, value_name = "VERSION")]
+    pub kernel: Option<KernelVersion>,
+    /// Write as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Write a recording as a Perfetto trace
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub perfetto: Option<PathBuf>,
+}
+
+/// Arguments of `machine`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  schedlab machine                    describe this machine on standard output
+  schedlab machine -o mine.toml       and keep it for --machine mine.toml
+  schedlab machine two-socket         print a machine of the library")]
+pub struct MachineArgs {
+    /// A machine of the library instead of this one
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// File to write
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// Read sysfs and procfs below this directory (a copy from another machine)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub root: Option<PathBuf>,
+    /// Write as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ListWhat {
+    /// Schedulers with their knobs
+    Schedulers,
+    /// Built-in workloads with their parameters, and workload files
+    Workloads,
+    /// Machines
+    Machines,
+    /// Metrics with units and meanings
+    Metrics,
+}
+
+/// Arguments of `list`.
+#[derive(Clone, Debug, Args)]
+pub struct ListArgs {
+    /// What to list
+    pub what: ListWhat,
+    /// Write as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+}
+
+/// Arguments of `demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// Directory for page, JSON and trace
+    #[arg(long, short, value_name = "DIR", default_value = "schedlab-demo", value_hint = ValueHint::DirPath)]
+    pub output: PathBuf,
+    /// Worker threads [default: number of CPUs]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_follows_two_dashes() {
+        let cli = Cli::parse_from(["schedlab", "compare", "--runs", "3", "--", "hackbench", "-g", "4"]);
+        let Command::Compare(args) = cli.command else { panic!("compare: {cli:?}") };
+        assert_eq!(args.command, ["hackbench", "-g", "4"]);
+        assert!(args.work.is_empty());
+    }
+}

@@ -1,0 +1,38 @@
+//! `schedlab machine`: this machine, or one of the library, as a machine file.
+
+use crate::args::{MachineArgs, MachineChoice};
+use crate::failure::Failure;
+use crate::inputs::machines;
+use crate::output::{print_text, write_file};
+
+/// Writes the machine file to standard output or a file.
+pub fn run(args: &MachineArgs) -> Result<(), Failure> {
+    let machine = match (&args.name, &args.root) {
+        (Some(name), _) => {
+            let choice = MachineChoice { machine: Some(name.clone()), cpus: None, kernel: None };
+            machines::resolve(&choice, None)?
+        }
+        (None, Some(root)) if root.is_dir() => schedlab_host::machine::describe_at(root),
+        (None, Some(root)) => {
+            return Err(Failure::BadInput(anyhow::anyhow!(
+                "{} is no directory: give a copy of / with sys and proc below it",
+                root.display()
+            )));
+        }
+        (None, None) => machines::this(),
+    };
+    if let Some(path) = &args.json {
+        let mut text = serde_json::to_string_pretty(&machine).map_err(Failure::input)?;
+        text.push('\n');
+        return write_file(path, text.as_bytes());
+    }
+    let text = toml::to_string(&machine).map_err(Failure::input)?;
+    match &args.output {
+        None => print_text(&text),
+        Some(path) => {
+            write_file(path, text.as_bytes())?;
+            let (cpus, path) = (machine.topology.cpu_count(), path.display());
+            print_text(&format!("{path}: {cpus} CPUs, kernel {}, HZ {}\n", machine.kernel, machine.hz))
+        }
+    }
+}

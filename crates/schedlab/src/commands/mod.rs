@@ -1,0 +1,39 @@
+//! One module a command; this one only chooses.
+
+mod common;
+mod compare;
+mod demo;
+mod examine;
+mod list;
+mod machine;
+mod man;
+mod pictures;
+mod record;
+mod show;
+mod simulate;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+
+/// What every command is told besides its own arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// Runs the command that was given.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    let context = Context { quiet: cli.quiet };
+    match cli.command {
+        Command::List(args) => list::run(&args),
+        Command::Completions { shell } => man::completions(shell),
+        Command::Man { out } => man::pages(out.as_deref()),
+        Command::Compare(args) => compare::run(&args, context),
+        Command::Simulate(args) => simulate::run(&args, context),
+        Command::Record(args) => record::run(&args, context),
+        Command::Show(args) => show::run(&args),
+        Command::Machine(args) => machine::run(&args),
+        Command::Demo(args) => demo::run(&args, context),
+    }
+}

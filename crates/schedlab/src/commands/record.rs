@@ -1,0 +1,166 @@
+//! `schedlab record`: a command, a process, a unit or a control group on the live kernel, into a file.
+
+use super::Context;
+use super::common;
+use crate::args::RecordArgs;
+use crate::failure::Failure;
+use crate::inputs::work;
+use crate::output::{give_to_caller, make_directory, print_text, write_file};
+use crate::progress;
+use anyhow::Context as _;
+use indicatif::ProgressBar;
+use schedlab_host::record::{self, Progress, RecordError, RecordOptions, RecordSummary, Status, Target};
+use schedlab_model::time::Nanos;
+use schedlab_report::units;
+use serde_json::json;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Records and says what came out.
+pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
+    let target = target(args)?;
+    if args.dry_run {
+        let (what, file) = (describe(&target), args.output.display());
+        return print_text(&format!("would record {what} into {file}\n"));
+    }
+    let summary = record_to(&args.output, target, args.duration, common::interrupt_flag(), context)?;
+    let facts = facts(&args.output, &summary);
+    if let Some(path) = &args.json {
+        let value = json!({
+            "file": args.output, "events": summary.events, "bytes": summary.bytes,
+            "dropped": summary.dropped_per_cpu.iter().sum::<u64>(), "duration_ns": summary.duration.0,
+            "recorder_cpu_ns": summary.recorder_cpu.0, "exit_code": summary.exit_code,
+        });
+        write_file(path, format!("{value:#}\n").as_bytes())?;
+    }
+    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+        print_text(&facts)?;
+    }
+    match summary.exit_code {
+        Some(code) if code != 0 => Err(Failure::Command(code)),
+        _ => Ok(()),
+    }
+}
+
+fn target(args: &RecordArgs) -> Result<Target, Failure> {
+    let existing = match (&args.pid, &args.unit, &args.cgroup) {
+        (Some(pid), ..) => Some(Target::Pid(*pid)),
+        (_, Some(unit), _) => Some(Target::Unit(unit.clone())),
+        (.., Some(path)) => Some(Target::Cgroup(path.clone())),
+        _ => None,
+    };
+    match existing {
+        Some(target) if !args.command.is_empty() => {
+            let what = describe(&target);
+            Err(Failure::BadInput(anyhow::anyhow!("record either {what} or a command, not both")))
+        }
+        Some(target) => Ok(target),
+        None if args.command.is_empty() => Err(Failure::BadInput(anyhow::anyhow!(
+            "nothing to record: give a command after --, or --pid, --unit or --cgroup"
+        ))),
+        None => Ok(Target::Command(args.command.clone())),
+    }
+}
+
+fn describe(target: &Target) -> String {
+    match target {
+        Target::Command(command) => format!("'{}'", command.join(" ")),
+        Target::Pid(pid) => format!("process {pid}"),
+        Target::Unit(unit) => format!("unit {unit}"),
+        Target::Cgroup(path) => format!("control group {}", path.display()),
+        Target::Machine => "the whole machine".to_owned(),
+    }
+}
+
+/// Shows how the recording stands and ends it at Ctrl-C.
+struct Watch {
+    bar: ProgressBar,
+    what: String,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Progress for Watch {
+    fn update(&mut self, status: &Status) {
+        let lost = if status.dropped > 0 { format!(", {} lost", status.dropped) } else { String::new() };
+        self.bar.set_message(format!("recording {}: {} events{lost}", self.what, status.events));
+    }
+
+    fn stop(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+/// Records into a file as it goes, so that what was written survives whatever happens.
+pub fn record_to(
+    path: &Path,
+    target: Target,
+    duration: Option<Nanos>,
+    interrupted: Arc<AtomicBool>,
+    context: Context,
+) -> Result<RecordSummary, Failure> {
+    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        make_directory(directory)?;
+    }
+    let what = describe(&target);
+    let options = RecordOptions {
+        duration: duration.map(|time| Duration::from_nanos(time.0)),
+        ..RecordOptions::new(target)
+    };
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    give_to_caller(path);
+    let bar = progress::spinner(context.quiet, format!("recording {what}"));
+    let mut watch = Watch { bar, what, interrupted };
+    let outcome = record::record(&options, BufWriter::new(file), &mut watch);
+    watch.bar.finish_and_clear();
+    outcome.map_err(|error| {
+        if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) {
+            // Nothing was recorded: an empty file would only be in the way.
+            drop(std::fs::remove_file(path));
+        }
+        failure(error)
+    })
+}
+
+/// What the machine cannot do is told apart from bad input.
+fn failure(error: RecordError) -> Failure {
+    match error {
+        RecordError::Privilege { .. }
+        | RecordError::NoBtf
+        | RecordError::NoTracepoint { .. }
+        | RecordError::Kernel { .. }
+        | RecordError::NoSystemd(_) => Failure::Machine(error.into()),
+        error => Failure::BadInput(error.into()),
+    }
+}
+
+fn facts(path: &Path, summary: &RecordSummary) -> String {
+    let dropped: u64 = summary.dropped_per_cpu.iter().sum();
+    let per_event = summary.bytes as f64 / summary.events.max(1) as f64;
+    let mut text = format!(
+        "Recorded   {} in {}: {} events, {:.1} bytes each, {dropped} lost\n",
+        path.display(),
+        summary.duration,
+        summary.events,
+        per_event
+    );
+    let share = summary.recorder_cpu.as_secs_f64() / summary.duration.as_secs_f64().max(1e-9);
+    text += &format!(
+        "Recorder   {} of CPU time, {} of one CPU\n",
+        summary.recorder_cpu,
+        units::percent(share, 1)
+    );
+    if let Some(code) = summary.exit_code.filter(|code| *code != 0) {
+        text += &format!("Command    exited with code {code}; its recording is kept\n");
+    }
+    text += &format!("Next       schedlab compare {0}\n           schedlab show {0}\n", path.display());
+    text
+}
+
+/// Reads back what was just recorded.
+pub fn read_back(path: &Path) -> Result<schedlab_model::recording::Recording, Failure> {
+    Ok(work::load_recording(path)?)
+}

@@ -1,0 +1,141 @@
+//! `schedlab show`: what is in a recording, a workload, an object file or a scheduler.
+
+use super::pictures;
+use crate::args::ShowArgs;
+use crate::failure::Failure;
+use crate::inputs::schedulers::{self, Described};
+use crate::inputs::work::{self, Work};
+use crate::output::{print_text, write_file};
+use schedlab_model::machine::KernelVersion;
+use schedlab_model::metric::Metric;
+use schedlab_model::recording::Recording;
+use schedlab_model::workload::Workload;
+use schedlab_report::{MetricsCollector, triage::Triage, units};
+use serde_json::{Value, json};
+
+/// Shows it as text or JSON.
+pub fn run(args: &ShowArgs) -> Result<(), Failure> {
+    let is_object = args.what.ends_with(".o") || schedulers::library().contains(&args.what.as_str());
+    let (text, value) = if is_object {
+        let kernel = args.kernel.unwrap_or(KernelVersion::V7_2);
+        object(&args.what, &schedulers::describe_for(&args.what, kernel)?, kernel)
+    } else {
+        match work::load(&args.what)? {
+            Work::Workload(workload) => (workload_text(&workload), json!(*workload)),
+            Work::Recording(recording) => {
+                if let Some(path) = &args.perfetto {
+                    write_file(path, &pictures::trace_of(&recording))?;
+                }
+                recording_text(&args.what, &recording)
+            }
+        }
+    };
+    match &args.json {
+        Some(path) => write_file(path, format!("{value:#}\n").as_bytes()),
+        None => print_text(&text),
+    }
+}
+
+fn object(name: &str, described: &Described, kernel: KernelVersion) -> (String, Value) {
+    let image = &described.image;
+    let mut text = String::new();
+    if !described.essay.is_empty() {
+        text += &format!("{}\n\n", described.essay);
+    }
+    text += &format!("Object     {name}, license {}, loads for kernel {kernel}\n", image.license);
+    let mut callbacks = Vec::new();
+    for ops in &image.struct_ops {
+        text += &format!("Ops        {} ({})\n", ops.name, ops.type_name);
+        for (member, program) in &ops.callbacks {
+            let program = &image.programs[*program];
+            text += &format!("           {member}: {}, {} instructions\n", program.name, program.insns.len());
+            callbacks.push(json!({"callback": member, "program": program.name,
+                "instructions": program.insns.len()}));
+        }
+    }
+    let mut maps = Vec::new();
+    for map in &image.maps {
+        text += &format!("Map        {}: {} x {} bytes\n", map.name, map.max_entries, map.value_size);
+        maps.push(json!({"name": map.name, "type": map.map_type, "entries": map.max_entries,
+            "key_size": map.key_size, "value_size": map.value_size}));
+    }
+    let kfuncs: Vec<&str> = image.kfuncs.iter().map(|(_, name)| name.as_str()).collect();
+    text += &format!("Kfuncs     {}\n", kfuncs.join(", "));
+    for knob in &described.knobs {
+        let live = if knob.live { "live" } else { "at load" };
+        let bounds = format!("{} to {} {}", knob.min, knob.max, knob.unit);
+        text +=
+            &format!("Knob       {} = {} ({bounds}, {live}): {}\n", knob.name, knob.default, knob.meaning);
+    }
+    let value = json!({"object": name, "license": image.license, "kernel": kernel, "callbacks": callbacks,
+        "maps": maps, "kfuncs": kfuncs, "knobs": described.knobs, "essay": described.essay});
+    (text, value)
+}
+
+fn workload_text(workload: &Workload) -> String {
+    let mut text = format!("Workload   {}: {}\n", workload.name, workload.description);
+    let length = workload.duration.map_or("until its tasks end".to_owned(), |duration| duration.to_string());
+    let (tasks, channels) = (workload.tasks.len(), workload.channels.len());
+    text += &format!("Length     {length}; {tasks} tasks and templates, {channels} channels\n");
+    for task in workload.tasks.iter().take(TASKS_SHOWN) {
+        let steps = workload.programs[task.program.0 as usize].ops.len();
+        let role = match (task.template, task.target) {
+            (true, _) => "template",
+            (_, true) => "target",
+            _ => "background",
+        };
+        let attributes = &task.attributes;
+        let (policy, nice) = (format!("{:?}", attributes.policy).to_lowercase(), attributes.nice.get());
+        text += &format!("Task       {}: {role}, {policy}, nice {nice}, {steps} steps\n", task.name);
+    }
+    text + &more(workload.tasks.len())
+}
+
+/// Tasks beyond these are counted only.
+const TASKS_SHOWN: usize = 40;
+
+fn more(tasks: usize) -> String {
+    match tasks.saturating_sub(TASKS_SHOWN) {
+        0 => String::new(),
+        rest => format!("           and {rest} more\n"),
+    }
+}
+
+fn recording_text(name: &str, recording: &Recording) -> (String, Value) {
+    let provenance = &recording.provenance;
+    let metrics = MetricsCollector::of_recording(recording);
+    let triage = Triage::of(recording);
+    let target = recording.tasks.iter().filter(|task| task.target).count();
+    let machine = &recording.machine;
+    let mut text = format!("Recording  {name}: {}\n", provenance.command.join(" "));
+    let events = recording.events.len();
+    let mut line = |label: &str, value: String| text += &format!("{label:<10} {value}\n");
+    line(
+        "Origin",
+        format!(
+            "{}, kernel {}, scheduler {}",
+            provenance.origin, provenance.kernel_release, provenance.scheduler
+        ),
+    );
+    line("Machine", format!("{}, {} CPUs, HZ {}", machine.name, machine.topology.cpu_count(), machine.hz));
+    line("Length", format!("{}; {events} events, {} lost", recording.duration, provenance.dropped));
+    line("Tasks", format!("{target} of the target, {} in all", recording.tasks.len() - 1));
+    line("Triage", triage.sentence());
+    for metric in Metric::ALL {
+        if let Some(value) = metrics.get(*metric) {
+            line("Metric", format!("{} {}", metric.key(), units::value(metric.key(), metric.unit(), value)));
+        }
+    }
+    let mut rows: Vec<_> = metrics.tasks.iter().filter(|task| task.target).collect();
+    rows.sort_by_key(|task| std::cmp::Reverse(task.cpu_time));
+    for task in rows.iter().take(TASKS_SHOWN) {
+        let switches = task.voluntary_switches + task.involuntary_switches;
+        let (cpu, delay) = (task.cpu_time, task.run_delay);
+        text += &format!("Task       {}: {cpu} on CPU, {delay} waiting, {switches} switches\n", task.name);
+    }
+    text += &more(rows.len());
+    let value = json!({"recording": name, "provenance": provenance, "machine": machine,
+        "duration_ns": recording.duration.0, "events": events, "tasks": recording.tasks,
+        "triage": triage.sentence(), "metrics": metrics});
+    (text, value)
+}

@@ -1,0 +1,57 @@
+//! Workload and machine files that come inside the program, so that it works without its repository.
+
+/// A file of the library: name and text.
+pub type Entry = (&'static str, &'static str);
+
+/// Workload files (workloads/*.toml).
+pub const WORKLOADS: &[Entry] = &[
+    ("streaming", include_str!("../../../../workloads/streaming.toml")),
+    ("locks", include_str!("../../../../workloads/locks.toml")),
+    ("fork-storm", include_str!("../../../../workloads/fork-storm.toml")),
+];
+
+/// Machine files (machines/*.toml).
+pub const MACHINES: &[Entry] = &[
+    ("vm-2cpu", include_str!("../../../../machines/vm-2cpu.toml")),
+    ("desktop-smt", include_str!("../../../../machines/desktop-smt.toml")),
+    ("two-socket", include_str!("../../../../machines/two-socket.toml")),
+];
+
+/// Finds an entry by name.
+pub fn find(entries: &[Entry], name: &str) -> Option<&'static str> {
+    entries.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// Names, separated by commas, for messages.
+pub fn names(entries: &[Entry]) -> String {
+    entries.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::workload::file;
+    use std::collections::BTreeSet;
+
+    fn files_in(directory: &str) -> BTreeSet<String> {
+        let path = format!("{}/../../{directory}", env!("CARGO_MANIFEST_DIR"));
+        let entries = std::fs::read_dir(path).expect("the repository's directory");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.expect("readable").file_name().to_string_lossy().trim_end_matches(".toml").to_owned()
+        };
+        entries.map(name).collect()
+    }
+
+    #[test]
+    fn every_file_of_the_repository_is_inside_and_reads() {
+        let names = |entries: &[Entry]| entries.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(files_in("workloads"), names(WORKLOADS));
+        assert_eq!(files_in("machines"), names(MACHINES));
+        for (name, text) in WORKLOADS {
+            assert_eq!(file::parse(text).expect(name).name, *name);
+        }
+        for (name, text) in MACHINES {
+            assert_eq!(super::super::machines::parse(text, name).expect(name).name, *name);
+        }
+    }
+}

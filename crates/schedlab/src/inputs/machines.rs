@@ -1,0 +1,55 @@
+//! Which machine is simulated: a file, a name of the library, `this`, or so many equal CPUs.
+
+use super::library;
+use crate::args::MachineChoice;
+use anyhow::{Context, Result, anyhow};
+use schedlab_model::machine::MachineDescription;
+use schedlab_model::topology::Topology;
+use std::path::Path;
+
+/// Reads a machine file.
+pub fn parse(text: &str, origin: &str) -> Result<MachineDescription> {
+    toml::from_str(text).with_context(|| format!("machine file {origin}"))
+}
+
+/// The machine asked for. Without a choice it is `own` (a recording's), or this machine.
+pub fn resolve(choice: &MachineChoice, own: Option<&MachineDescription>) -> Result<MachineDescription> {
+    let mut machine = match (&choice.machine, choice.cpus, own) {
+        (Some(name), _, _) => by_name(name)?,
+        (None, Some(cpus), own) => flat(cpus, own)?,
+        (None, None, Some(own)) => own.clone(),
+        (None, None, None) => this(),
+    };
+    if let Some(kernel) = choice.kernel {
+        machine.kernel = kernel;
+    }
+    Ok(machine)
+}
+
+/// Equal CPUs under one cache; costs and kernel of the recording's machine if there is one.
+fn flat(cpus: u32, own: Option<&MachineDescription>) -> Result<MachineDescription> {
+    let topology = Topology::flat(cpus)?;
+    let name = format!("flat-{cpus}");
+    let base = own.cloned().unwrap_or_else(|| MachineDescription::generic(&name, topology.clone()));
+    Ok(MachineDescription { name, topology, ..base })
+}
+
+/// This machine, as sysfs and procfs tell it.
+pub fn this() -> MachineDescription {
+    schedlab_host::machine::describe()
+}
+
+fn by_name(name: &str) -> Result<MachineDescription> {
+    if name == "this" {
+        return Ok(this());
+    }
+    if let Some(text) = library::find(library::MACHINES, name) {
+        return parse(text, name);
+    }
+    if Path::new(name).exists() {
+        let text = std::fs::read_to_string(name).with_context(|| format!("cannot read {name}"))?;
+        return parse(&text, name);
+    }
+    let known = library::names(library::MACHINES);
+    Err(anyhow!("there is no machine '{name}': name a file, this, or one of {known}"))
+}

@@ -1,0 +1,215 @@
+//! The simulated kernel as a [`Machine`]: runs requests on worker threads; results do not depend on how
+//! many there are.
+//!
+//! Holds the clock that the simulator must not have (`wall_s`).
+
+use crate::inputs::schedulers;
+use anyhow::{Result, anyhow};
+use schedlab_model::event::{Event, EventSink};
+use schedlab_model::lever::{Candidate, SchedulerChoice};
+use schedlab_model::machine::MachineDescription;
+use schedlab_model::outcome::{Machine, MachineError, Obtained, RunOutcome, RunRequest};
+use schedlab_model::recording::Recording;
+use schedlab_model::time::Nanos;
+use schedlab_model::workload::Workload;
+use schedlab_report::MetricsCollector;
+use schedlab_sim::ext::{ExtOptions, ExtScheduler};
+use schedlab_sim::{Scheduler, Simulation, SimulationConfig, SimulationResult};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// One piece of work on its machine.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Name, for tables.
+    pub name: String,
+    /// What runs.
+    pub workload: Arc<Workload>,
+    /// On what.
+    pub machine: MachineDescription,
+}
+
+/// Simulated machines for pieces of work.
+pub struct SimulatedMachine {
+    pieces: Vec<Piece>,
+    schedulers: BTreeMap<(String, usize), ExtScheduler>,
+    jobs: usize,
+    duration_limit: Option<Nanos>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl SimulatedMachine {
+    /// For these pieces of work.
+    pub fn new(
+        pieces: Vec<Piece>,
+        jobs: Option<u32>,
+        duration_limit: Option<Nanos>,
+        interrupted: Arc<AtomicBool>,
+    ) -> SimulatedMachine {
+        let available = || std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = jobs.map_or_else(available, |jobs| jobs as usize);
+        SimulatedMachine { pieces, schedulers: BTreeMap::new(), jobs, duration_limit, interrupted }
+    }
+
+    /// The pieces of work.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Loads and compiles what a candidate needs, for every piece of work.
+    pub fn prepare(&mut self, candidate: &Candidate) -> Result<()> {
+        let SchedulerChoice::Object(name) = &candidate.scheduler else { return Ok(()) };
+        for (index, piece) in self.pieces.iter().enumerate() {
+            let key = (name.clone(), index);
+            if self.schedulers.contains_key(&key) {
+                continue;
+            }
+            let kernel = piece.machine.kernel;
+            let image = schedulers::load(name, kernel)?;
+            let scheduler = ExtScheduler::new(image, kernel, &piece.machine.topology, ExtOptions::default())?;
+            self.schedulers.insert(key, scheduler);
+        }
+        Ok(())
+    }
+
+    fn configuration(&self, request: &RunRequest<'_>) -> Result<SimulationConfig, MachineError> {
+        let piece = &self.pieces[request.work];
+        let scheduler = match &request.candidate.scheduler {
+            SchedulerChoice::Kernel => Scheduler::Kernel,
+            SchedulerChoice::Ideal => Scheduler::Ideal,
+            SchedulerChoice::Object(name) => {
+                let prepared = self.schedulers.get(&(name.clone(), request.work));
+                Scheduler::Ext(prepared.cloned().ok_or_else(|| MachineError::Unusable {
+                    candidate: request.candidate.name.clone(),
+                    reason: "its object was not loaded".to_owned(),
+                })?)
+            }
+        };
+        Ok(SimulationConfig {
+            scheduler,
+            settings: request.candidate.settings.clone(),
+            seed: request.seed,
+            cost_seed: request.cost_seed,
+            duration_limit: self.duration_limit,
+            ..SimulationConfig::new(piece.machine.clone(), Arc::clone(&piece.workload))
+        })
+    }
+
+    /// Makes one run and gives its events to `sink` too.
+    pub fn run_with<S: EventSink>(
+        &self,
+        request: &RunRequest<'_>,
+        sink: &mut S,
+    ) -> Result<(RunOutcome, SimulationResult), MachineError> {
+        let piece = &self.pieces[request.work];
+        let fail = |error: schedlab_sim::SimError| match error {
+            error @ (schedlab_sim::SimError::Setting { .. } | schedlab_sim::SimError::Scheduler { .. }) => {
+                MachineError::Unusable {
+                    candidate: request.candidate.name.clone(),
+                    reason: error.to_string(),
+                }
+            }
+            error => MachineError::Work(error.to_string()),
+        };
+        let mut simulation = Simulation::new(self.configuration(request)?).map_err(fail)?;
+        let mut metrics = MetricsCollector::new(&[], &piece.machine.topology);
+        let start = Instant::now();
+        let mut result = simulation.run(&mut (&mut metrics, sink)).map_err(fail)?;
+        result.report.wall_s = start.elapsed().as_secs_f64();
+        result.report.peak_memory_bytes = peak_memory_bytes();
+        let outcome = RunOutcome {
+            obtained: Obtained::Predicted,
+            metrics: metrics.finish(result.report.simulated),
+            scheduler_exit: result.scheduler_exit.clone(),
+            simulator: Some(result.report.clone()),
+            cut: result.cut,
+        };
+        Ok((outcome, result))
+    }
+
+    /// Makes one run without looking at its events: nothing but the simulator is timed.
+    pub fn run_bare(&self, request: &RunRequest<'_>) -> Result<SimulationResult, MachineError> {
+        let failed = |error: schedlab_sim::SimError| MachineError::Work(error.to_string());
+        let mut simulation = Simulation::new(self.configuration(request)?).map_err(failed)?;
+        let start = Instant::now();
+        let mut result = simulation.run(&mut schedlab_model::event::NullSink).map_err(failed)?;
+        result.report.wall_s = start.elapsed().as_secs_f64();
+        result.report.peak_memory_bytes = peak_memory_bytes();
+        Ok(result)
+    }
+
+    /// Makes one run and keeps it as a recording, the same type a live recorder makes.
+    pub fn record(&self, request: &RunRequest<'_>) -> Result<(RunOutcome, Recording), MachineError> {
+        let mut events: Vec<Event> = Vec::new();
+        let (outcome, result) = self.run_with(request, &mut events)?;
+        let machine = &self.pieces[request.work].machine;
+        let recording = schedlab_sim::record::recording(&result, events, machine, &request.candidate.name);
+        Ok((outcome, recording))
+    }
+}
+
+impl Machine for SimulatedMachine {
+    fn obtained(&self) -> Obtained {
+        Obtained::Predicted
+    }
+
+    fn work_count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    fn run_all(&mut self, requests: &[RunRequest<'_>]) -> Vec<Result<RunOutcome, MachineError>> {
+        let next = AtomicUsize::new(0);
+        let outcomes: Vec<Mutex<Option<Result<RunOutcome, MachineError>>>> =
+            requests.iter().map(|_| Mutex::new(None)).collect();
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(request) = requests.get(index) else { break };
+                let outcome = if self.interrupted.load(Ordering::Relaxed) {
+                    Err(MachineError::Interrupted)
+                } else {
+                    self.run_with(request, &mut NoSink).map(|(outcome, _)| outcome)
+                };
+                *outcomes[index].lock().expect("no worker panics while it stores") = Some(outcome);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.jobs.min(requests.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let taken = |slot: Mutex<Option<_>>| slot.into_inner().expect("all workers are done");
+        outcomes.into_iter().map(|slot| taken(slot).expect("every request was taken")).collect()
+    }
+}
+
+/// Wants nothing, not even detail.
+struct NoSink;
+
+impl EventSink for NoSink {
+    fn wants_events(&self) -> bool {
+        false
+    }
+
+    fn wants_detail(&self) -> bool {
+        false
+    }
+
+    fn event(&mut self, _event: &Event) {}
+}
+
+/// Largest memory of this process so far (`VmHWM`), 0 if unknown.
+fn peak_memory_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// The error of a machine as an error of the command.
+pub fn explain(error: MachineError) -> anyhow::Error {
+    anyhow!("{error}")
+}
