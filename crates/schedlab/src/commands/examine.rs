@@ -9,8 +9,8 @@ use schedlab_model::outcome::RunRequest;
 use schedlab_model::recording::Recording;
 use schedlab_report::Objective;
 use schedlab_report::compare::PairClass;
-use schedlab_report::fidelity::{Fidelity, FidelityMetric, LiveRange};
-use schedlab_report::result::{FidelityRecord, TimeKind, TimePart, TriageRecord};
+use schedlab_report::fidelity::{Fidelity, LiveRange};
+use schedlab_report::result::{FidelityRecord, TriageRecord};
 use schedlab_report::triage::Triage;
 
 /// What is known of a recording before anything is compared.
@@ -52,49 +52,11 @@ pub fn examine(
         let baseline = Candidate::baseline();
         let request = RunRequest { candidate: &baseline, ..request };
         let (_, replayed) = machine.record(&request).map_err(explain)?;
-        fidelity_records(&Fidelity::of(recording, &replayed, LiveRange::default()))
+        Vec::from(&Fidelity::of(recording, &replayed, LiveRange::default()))
     } else {
         Vec::new()
     };
-    Ok(Examined { bounds_requests: triage.bound.of_requests, triage: triage_record(&triage), fidelity })
-}
-
-fn triage_record(triage: &Triage) -> TriageRecord {
-    let spent = &triage.target;
-    let part = |name: String, time: schedlab_model::Nanos, kind| TimePart { name, ns: time.0, kind };
-    let mut parts = vec![
-        part("running".to_owned(), spent.running, TimeKind::Running),
-        part("interrupted".to_owned(), spent.interrupted, TimeKind::Running),
-        part("waiting for a CPU".to_owned(), spent.run_delay(), TimeKind::Waiting),
-    ];
-    let asleep = |(cause, time): (&schedlab_report::triage::SleepCause, &schedlab_model::Nanos)| {
-        part(format!("asleep: {}", cause.name()), *time, TimeKind::Asleep)
-    };
-    parts.extend(spent.asleep.iter().map(asleep));
-    parts.retain(|part| part.ns > 0);
-    let gain_max = Some(triage.bound.gain_percent_max() / 100.0);
-    TriageRecord { headline: triage.sentence(), parts, gain_max }
-}
-
-fn fidelity_records(fidelity: &Fidelity) -> Vec<FidelityRecord> {
-    let judged = fidelity.rows.iter().filter_map(|row| Some((row, row.within?)));
-    judged
-        .map(|(row, within_tolerance)| FidelityRecord {
-            metric: row.metric.name().to_owned(),
-            unit: unit_of(row.metric).to_owned(),
-            recorded: row.recorded,
-            replayed: row.simulated,
-            within_tolerance,
-        })
-        .collect()
-}
-
-fn unit_of(metric: FidelityMetric) -> &'static str {
-    match metric {
-        FidelityMetric::RunDelayMean | FidelityMetric::RunDelayP99 | FidelityMetric::Makespan => "ns",
-        FidelityMetric::ShareDifference => "points",
-        FidelityMetric::Switches | FidelityMetric::Wakeups | FidelityMetric::Migrations => "1",
-    }
+    Ok(Examined { bounds_requests: triage.bound.of_requests, triage: TriageRecord::from(&triage), fidelity })
 }
 
 /// What class of pair a candidate forms with the baseline. No error of ratios has been measured yet for any
