@@ -24,10 +24,12 @@ use std::path::PathBuf;
   sudo schedlab record -o web.slrec --pid 4711 --duration 10s
 
 EXIT CODES
-  0  done
-  1  the answer is no: a stall, a failed guard
-  2  usage or bad input
-  3  the machine cannot do it (missing privilege, kernel feature); the message names the remedy"
+  0    done
+  1    the answer is no: a stall, a failed guard
+  2    usage or bad input
+  3    the machine cannot do it (missing privilege, kernel feature); the message names the remedy
+  130  ended by Ctrl-C
+A recorded command that fails passes its own exit code on; its recording is kept."
 )]
 pub struct Cli {
     /// Only results and errors, no progress
@@ -45,13 +47,13 @@ pub enum Command {
     Compare(CompareArgs),
     /// Run a workload or recording once under one scheduler, with everything about it
     Simulate(SimulateArgs),
-    /// Record a command, a process or a unit on the live kernel
+    /// Record a command, a process, a unit or a control group on the live kernel
     Record(RecordArgs),
     /// Show what is in a recording, a workload, an object file or a scheduler
     Show(ShowArgs),
     /// Describe this machine as a machine file
     Machine(MachineArgs),
-    /// List schedulers, workloads or machines
+    /// List schedulers, workloads, machines or metrics
     List(ListArgs),
     /// Compare on a recording that comes with schedlab: no root, no network, ten seconds
     Demo(DemoArgs),

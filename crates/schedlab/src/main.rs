@@ -13,6 +13,7 @@ mod simulator;
 
 use args::Cli;
 use clap::Parser;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -20,7 +21,8 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("schedlab: {failure}");
+            // Not eprintln!: a standard error that went away must not change the exit code.
+            drop(writeln!(std::io::stderr(), "schedlab: {failure}"));
             ExitCode::from(failure.code())
         }
     }

@@ -58,6 +58,10 @@ fn target(args: &RecordArgs) -> Result<Target, Failure> {
             let what = describe(&target);
             Err(Failure::BadInput(anyhow::anyhow!("record either {what} or a command, not both")))
         }
+        Some(target) if args.duration.is_none() => Err(Failure::BadInput(anyhow::anyhow!(
+            "{} does not end by itself: say for how long to record, e.g. --duration 10s",
+            describe(&target)
+        ))),
         Some(target) => Ok(target),
         None if args.command.is_empty() => Err(Failure::BadInput(anyhow::anyhow!(
             "nothing to record: give a command after --, or --pid, --unit or --cgroup"
@@ -110,30 +114,39 @@ pub fn record_to(
         duration: duration.map(|time| Duration::from_nanos(time.0)),
         ..RecordOptions::new(target)
     };
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    give_to_caller(path);
+    // Beside the file until it is whole, so that a mistyped command does not cost an older recording.
+    let partial = path.with_added_extension("part");
+    let file = File::create(&partial).with_context(|| format!("cannot write {}", path.display()))?;
+    give_to_caller(&partial);
     let bar = progress::spinner(context.quiet, format!("recording {what}"));
     let mut watch = Watch { bar, what, interrupted };
     let outcome = record::record(&options, BufWriter::new(file), &mut watch);
     watch.bar.finish_and_clear();
-    outcome.map_err(|error| {
-        if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) {
-            // Nothing was recorded: an empty file would only be in the way.
-            drop(std::fs::remove_file(path));
-        }
-        failure(error)
-    })
+    let kept = match &outcome {
+        Err(error) if never_began(error) => std::fs::remove_file(&partial),
+        _ => std::fs::rename(&partial, path),
+    };
+    let summary = outcome.map_err(failure)?;
+    kept.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(summary)
+}
+
+/// Errors after which there is no recording to keep.
+fn never_began(error: &RecordError) -> bool {
+    !matches!(error, RecordError::Write(_) | RecordError::System { .. } | RecordError::Kernel { .. })
 }
 
 /// What the machine cannot do is told apart from bad input.
 fn failure(error: RecordError) -> Failure {
+    // Its text already holds the cause's, which a chain of causes would repeat.
+    let text = anyhow::anyhow!("{error}");
     match error {
         RecordError::Privilege { .. }
         | RecordError::NoBtf
         | RecordError::NoTracepoint { .. }
         | RecordError::Kernel { .. }
-        | RecordError::NoSystemd(_) => Failure::Machine(error.into()),
-        error => Failure::BadInput(error.into()),
+        | RecordError::NoSystemd(_) => Failure::Machine(text),
+        _ => Failure::BadInput(text),
     }
 }
 

@@ -119,6 +119,9 @@ fn recording_text(name: &str, recording: &Recording) -> (String, Value) {
     );
     line("Machine", format!("{}, {} CPUs, HZ {}", machine.name, machine.topology.cpu_count(), machine.hz));
     line("Length", format!("{}; {events} events, {} lost", recording.duration, provenance.dropped));
+    if provenance.partial {
+        line("Note", "the recording ended early; this is what is whole of it".to_owned());
+    }
     line("Tasks", format!("{target} of the target, {} in all", recording.tasks.len() - 1));
     line("Triage", triage.sentence());
     for metric in Metric::ALL {

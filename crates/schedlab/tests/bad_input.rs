@@ -1,0 +1,168 @@
+//! Bad input: every kind ends with code 2 and a message that names the remedy. A truncated recording is still
+//! used, and said to be.
+
+mod support;
+
+use support::{file, recording, run, run_in, scratch};
+
+fn scheduler_object(name: &str) -> &'static [u8] {
+    schedlab_objects::scheduler(name).expect("comes with the program")
+}
+
+#[test]
+fn objects_that_cannot_be_loaded() {
+    let directory = scratch("objects");
+    let good = scheduler_object("vtime");
+    let mut big_endian = good.to_vec();
+    // EI_DATA, and e_machine in the other order.
+    big_endian[5] = 2;
+    big_endian.swap(18, 19);
+    for (name, bytes, says) in [
+        ("text.o", b"int main;".to_vec(), "clang -target bpf"),
+        ("empty.o", Vec::new(), "clang -target bpf"),
+        ("truncated.o", good[..good.len() / 2].to_vec(), "truncated or damaged"),
+        ("big.o", big_endian, "-target bpfel"),
+        ("host.o", std::fs::read(support::BINARY).expect("itself"), "not a BPF object"),
+    ] {
+        let path = file(&directory, name, bytes);
+        run(&["show", &path]).refused(2, &[name, says]);
+        run(&["simulate", "hogs", "--scheduler", &path]).refused(2, &[name, says]);
+    }
+    let path = file(&directory, "good.o", good);
+    let words = ["simulate", "hogs:duration=50ms", "--cpus", "2", "--scheduler", &path];
+    run(&words).done();
+}
+
+#[test]
+fn names_that_nothing_has() {
+    run(&["simulate", "hogs", "-s", "nope"]).refused(2, &["no scheduler 'nope'", "vtime", "object file"]);
+    run(&["compare", "hogs", "-s", "fair,nope"]).refused(2, &["no scheduler 'nope'", "vtime"]);
+    run(&["simulate", "nope"])
+        .refused(2, &["no workload or file 'nope'", "hackbench", "schedlab compare --"]);
+    run(&["simulate", "hogs:x=1"]).refused(2, &["no parameter 'x'", "count"]);
+    run(&["simulate", "hogs", "--machine", "nope"]).refused(2, &["no machine 'nope'", "two-socket"]);
+    run(&["compare", "hogs", "--objective", "speed"]).refused(2, &["no metric", "latency"]);
+    run(&["compare", "hogs", "--guard", "throughput"]).refused(2, &["has no bound", "throughput>=-3%"]);
+    run(&["list", "knobs"]).refused(2, &["schedulers, workloads, machines"]);
+    run(&["show", "Cargo.lock"]).refused(2, &["unknown kind of file", ".slrec"]);
+    run(&["simulate", "absent.toml"]).refused(2, &["cannot read absent.toml"]);
+    run(&["frobnicate"]).refused(2, &["--help"]);
+}
+
+#[test]
+fn knobs_out_of_bounds() {
+    let bounds = "100000 to 1000000000 ns";
+    run(&["simulate", "hogs", "-s", "vtime:slice_ns=1"]).refused(2, &["slice_ns = 1", bounds]);
+    run(&["simulate", "hogs", "-s", "vtime", "--set", "slice_ns=1"]).refused(2, &["slice_ns = 1", bounds]);
+    run(&["simulate", "hogs", "-s", "vtime", "--set", "nope=1"]).refused(2, &["schedlab list schedulers"]);
+    run(&["simulate", "hogs", "-s", "fair:policy=best"]).refused(2, &["normal, batch, idle, fifo or rr"]);
+    run(&["simulate", "hogs", "-s", "fair:slice=1s"]).refused(2, &["100us to 100ms"]);
+}
+
+#[test]
+fn recordings_that_cannot_be_read() {
+    let directory = scratch("recordings");
+    let good = std::fs::read(recording("mixed.slrec")).expect("comes with the repository");
+    let mut other_version = good.clone();
+    other_version[8] = 99;
+    let mut damaged = good.clone();
+    damaged[good.len() / 2] ^= 0xff;
+    for (name, bytes, says) in [
+        ("other.slrec", b"not this".to_vec(), "schedlab record -o FILE"),
+        ("empty.slrec", Vec::new(), "schedlab record -o FILE"),
+        ("version.slrec", other_version, "format version 99, this schedlab reads version 1"),
+        ("head.slrec", good[..100].to_vec(), "record it again"),
+        ("damaged.slrec", damaged, "copy it again"),
+    ] {
+        let path = file(&directory, name, bytes);
+        for command in ["show", "simulate", "compare"] {
+            run(&[command, &path]).refused(2, &[name, says]);
+        }
+    }
+}
+
+#[test]
+fn a_truncated_recording_is_used_and_said_to_be() {
+    let directory = scratch("truncated");
+    let good = std::fs::read(recording("mixed.slrec")).expect("comes with the repository");
+    let path = file(&directory, "half.slrec", &good[..good.len() / 2]);
+    let shown = run(&["show", &path]).done().out;
+    assert!(shown.contains("ended early"), "{shown}");
+    let compared = run(&["compare", &path, "-s", "fair,vtime", "--runs", "2"]).done().out;
+    assert!(compared.contains("half.slrec ended early; it is used up to its last whole block"), "{compared}");
+    assert!(compared.contains("Verdict"), "{compared}");
+}
+
+#[test]
+fn workloads_that_cannot_run() {
+    let directory = scratch("workloads");
+    for (name, text, says) in [
+        (
+            "field.toml",
+            "name = \"x\"\n[[task]]\nname = \"a\"\nnise = 3\nsteps = [{ run = \"1ms\" }]\n",
+            &["line 4", "unknown field `nise`", "`nice`"][..],
+        ),
+        (
+            "step.toml",
+            "name = \"x\"\n[[task]]\nname = \"a\"\nsteps = [{ rum = \"1ms\" }]\n",
+            &["rum", "`run`"],
+        ),
+        ("none.toml", "name = \"x\"\n", &["no task that starts", "[[task]]"]),
+        ("steps.toml", "name = \"x\"\n[[task]]\nname = \"a\"\n", &["'a' has no steps", "run"]),
+        (
+            "channel.toml",
+            "name = \"x\"\n[[task]]\nname = \"a\"\nsteps = [{ lock = \"m\" }]\n",
+            &["'m' is not declared", "[channels.m]"],
+        ),
+        ("none.json", "{\"tasks\": {}}", &["no task that starts"]),
+        ("key.json", "{\"tasks\": {\"a\": {\n\"mem\": 3}}}", &["line 2: tasks.a.mem", "supported: run"]),
+    ] {
+        let path = file(&directory, name, text);
+        run(&["simulate", &path]).refused(2, &[&[name][..], says].concat());
+        run(&["compare", &path]).refused(2, says);
+    }
+}
+
+#[test]
+fn a_deadlock_says_who_waits_for_whom() {
+    let directory = scratch("deadlock");
+    let task = |name: &str, first: &str, second: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nsteps = [{{ lock = \"{first}\" }}, {{ sleep = \"1ms\" }}, \
+             {{ lock = \"{second}\" }}, {{ run = \"1ms\" }}]\n"
+        )
+    };
+    let text = format!(
+        "name = \"dead\"\n[channels]\nleft = {{ type = \"mutex\" }}\nright = {{ type = \"mutex\" }}\n{}{}",
+        task("one", "left", "right"),
+        task("two", "right", "left")
+    );
+    file(&directory, "dead.toml", text);
+    let says = [
+        "deadlock at",
+        "'one' waits for lock 'right', held by 'two'",
+        "'two' waits for lock 'left', held by 'one'",
+    ];
+    run_in(&directory, &["simulate", "dead.toml"]).refused(2, &says);
+    run_in(&directory, &["simulate", "dead.toml", "-s", "vtime"]).refused(2, &says);
+    run_in(&directory, &["compare", "dead.toml", "-s", "fair,vtime", "--runs", "1"]).refused(2, &says);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(support::BINARY)
+        .args(["list", "metrics"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+    let mut child = Command::new(support::BINARY)
+        .args(["simulate", "nope"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop(child.stderr.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(2), "the code does not depend on who reads");
+}

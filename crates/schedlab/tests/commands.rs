@@ -1,0 +1,223 @@
+//! Every command that needs no privilege, run as a user would run it. Bad input: `bad_input.rs`; what needs
+//! root: `recording.rs`.
+
+mod support;
+
+use schedlab_report::compare::Overall;
+use schedlab_report::json;
+use serde_json::Value;
+use support::{file, recording, run, run_in, scratch};
+
+/// The rt-app file of the simulator's benchmark, shorter: a few tasks that run and sleep.
+const RT_APP: &str = r#"{
+    "tasks": {
+        "worker": { "instance": 6, "loop": -1, "run": 200, "sleep": 300 },
+        "player": { "loop": -1, "run": 900, "timer": { "ref": "unique", "period": 5000 } }
+    },
+    "global": { "duration": 1 }
+}"#;
+
+/// What `simulate --json -` says of itself.
+fn simulator(arguments: &[&str]) -> Value {
+    let mut all = vec!["simulate"];
+    all.extend(arguments);
+    all.extend(["--quiet", "--json", "-"]);
+    let result = run(&all).done().json();
+    result["simulator"].clone()
+}
+
+#[test]
+fn lists_name_what_the_other_commands_take() {
+    for (what, names) in [
+        ("schedulers", &["fair", "fifo", "fixed_priority", "vtime", "slice_ns"][..]),
+        ("workloads", &["hackbench", "ping-pong", "periodic", "hogs", "mix", "streaming"]),
+        ("machines", &["vm-2cpu", "two-socket", "this"]),
+        ("metrics", &["makespan", "wakeup_latency_p99", "fairness"]),
+    ] {
+        let text = run(&["list", what]).done().out;
+        assert!(names.iter().all(|name| text.contains(name)), "{what}: {text}");
+        let list = run(&["list", what, "--json", "-"]).done().json();
+        assert_eq!(list.as_array().expect("a list").len(), text.lines().filter(is_entry).count());
+    }
+}
+
+/// Details are indented below their entry.
+fn is_entry(line: &&str) -> bool {
+    !line.starts_with(' ')
+}
+
+#[test]
+fn show_tells_what_is_in_each_kind_of_thing() {
+    let scheduler = run(&["show", "vtime"]).done().out;
+    assert!(scheduler.contains("Knob       slice_ns") && scheduler.contains("enqueue:"), "{scheduler}");
+    let json = run(&["show", "vtime", "--json", "-"]).done().json();
+    assert_eq!(json["knobs"][0]["name"].as_str().map(str::is_empty), Some(false), "{json}");
+    let workload = run(&["show", "workloads/locks.toml"]).done().out;
+    assert!(workload.contains("Task       worker0") && workload.contains("background"), "{workload}");
+    let built_in = run(&["show", "ping-pong"]).done().out;
+    assert!(built_in.contains("2 tasks and templates, 2 channels"), "{built_in}");
+    let shown = run(&["show", &recording("mixed.slrec")]).done().out;
+    assert!(shown.contains("0 lost") && shown.contains("Triage"), "{shown}");
+    assert!(!shown.contains("ended early"), "{shown}");
+}
+
+#[test]
+fn a_machine_file_is_read_back_as_it_was_written() {
+    let directory = scratch("machine");
+    run_in(&directory, &["machine", "two-socket", "-o", "copy.toml"]).done();
+    let printed = run(&["machine", "two-socket"]).done().out;
+    assert_eq!(printed, std::fs::read_to_string(directory.join("copy.toml")).expect("written"));
+    let words = ["simulate", "hogs:duration=20ms", "--machine", "copy.toml", "--dry-run"];
+    let plan = run_in(&directory, &words).done().out;
+    assert!(plan.contains("two-socket"), "{plan}");
+    let here = run(&["machine", "--json", "-"]).done().json();
+    assert!(here["kernel"].is_string() && here["hz"].as_u64() > Some(0), "{here}");
+}
+
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    let commands = ["compare", "simulate", "record", "show", "machine", "list", "demo"];
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell]).done().out;
+        assert!(commands.iter().all(|command| script.contains(command)), "{shell}");
+    }
+    let page = run(&["man"]).done().out;
+    assert!(page.contains(".TH") && commands.iter().all(|command| page.contains(command)), "{page}");
+    let directory = scratch("man");
+    run_in(&directory, &["man", "--out", "."]).done();
+    for command in commands {
+        let page = std::fs::read_to_string(directory.join(format!("schedlab-{command}.1"))).expect(command);
+        assert!(page.contains(".TH"), "{page}");
+    }
+}
+
+#[test]
+fn simulate_reports_itself_and_repeats_exactly() {
+    let directory = scratch("simulate");
+    let rt_app = file(&directory, "graph.json", RT_APP);
+    for work in [rt_app.as_str(), "periodic:hogs=2,duration=200ms", "hackbench:loops=5", "locks"] {
+        for scheduler in ["fair", "vtime"] {
+            let words = [work, "--scheduler", scheduler, "--cpus", "4", "--duration", "500ms"];
+            let first = simulator(&words);
+            assert!(first["context_switches"].as_u64() > Some(10), "{work}: {first}");
+            assert!(first["wall_s"].as_f64() > Some(0.0), "{work}: {first}");
+            assert!(first["peak_memory_bytes"].as_u64() > Some(1 << 20), "{work}: {first}");
+            let hash = first["event_hash"].as_str().expect("a hash");
+            assert!(hash.len() == 32 && hash.chars().all(|c| c.is_ascii_hexdigit()), "{hash}");
+            assert_eq!(simulator(&words)["event_hash"], hash, "{work} under {scheduler}, again");
+        }
+    }
+}
+
+#[test]
+fn results_depend_on_the_seed_but_not_on_worker_threads() {
+    let words = |seed: &'static str, jobs: &'static str| {
+        ["mix:duration=200ms", "-s", "vtime", "--cpus", "2", "--runs", "3", "--seed", seed, "--jobs", jobs]
+    };
+    let one = simulator(&words("1", "1"));
+    assert_eq!(one["event_hash"], simulator(&words("1", "2"))["event_hash"]);
+    assert_ne!(one["event_hash"], simulator(&words("2", "2"))["event_hash"], "the seed must matter");
+
+    let metrics = |jobs: &str| {
+        let words = ["compare", "mix:duration=200ms", "-s", "fair,fifo", "--cpus", "2", "--runs", "3"];
+        let result = run(&[&words[..], &["--jobs", jobs, "--json", "-"]].concat()).done().json();
+        (result["simulator"]["event_hash"].clone(), result["comparison"].clone())
+    };
+    assert_eq!(metrics("1"), metrics("2"));
+}
+
+#[test]
+fn a_recording_is_compared_with_page_json_and_trace() {
+    let directory = scratch("compare");
+    let recording = recording("mixed.slrec");
+    let words = ["compare", &recording, "-s", "fair,vtime,fifo", "--runs", "2", "--html", "report.html"];
+    let outputs = ["--json", "result.json", "--perfetto", "trace.pftrace"];
+    let said = run_in(&directory, &[&words[..], &outputs].concat()).done().out;
+    let triage = said.find("Triage").expect("triage");
+    assert!(triage < said.find("Verdict").expect("a verdict"), "triage comes first: {said}");
+    let read = |name: &str| std::fs::read(directory.join(name)).expect(name);
+    let text = String::from_utf8(read("result.json")).expect("text");
+    let result = json::from_json(&text).expect("the report's own reader takes it");
+    assert_eq!(result.candidates.len(), 3);
+    assert!(result.triage.is_some() && !result.fidelity.is_empty());
+    let comparison = result.comparison.expect("a comparison");
+    assert_eq!((comparison.baseline.as_str(), comparison.rows.len()), ("fair", 3));
+    if let Overall::Use { candidate, .. } = &comparison.overall {
+        assert!(["vtime", "fifo"].contains(&candidate.as_str()), "{candidate}");
+    }
+    let page = String::from_utf8(read("report.html")).expect("text");
+    assert!(page.contains("<html") && page.contains("vtime") && page.trim_end().ends_with("</html>"));
+    assert!(!page.contains("src=\"http"), "the page must be self-contained");
+    let trace = read("trace.pftrace");
+    // Packets are field 1 of the trace, length-delimited.
+    assert!(trace.len() > 10_000 && trace[0] == 0x0a, "{} bytes", trace.len());
+}
+
+#[test]
+fn both_recordings_of_the_repository_replay() {
+    for name in ["mixed.slrec", "hackbench-g1-l50.slrec"] {
+        let result = simulator(&[&recording(name), "--scheduler", "vtime"]);
+        assert!(result["context_switches"].as_u64() > Some(100), "{name}: {result}");
+    }
+}
+
+#[test]
+fn a_simulated_run_is_a_recording_like_any_other() {
+    let directory = scratch("rerecord");
+    let words = ["simulate", "ping-pong:rounds=200", "--cpus", "2", "--record", "run.slrec"];
+    run_in(&directory, &words).done();
+    let shown = run_in(&directory, &["show", "run.slrec"]).done().out;
+    assert!(shown.contains("0 lost") && shown.contains("scheduler fair"), "{shown}");
+    run_in(&directory, &["simulate", "run.slrec", "--scheduler", "fifo"]).done();
+}
+
+#[test]
+fn a_dry_run_does_nothing() {
+    let directory = scratch("dry");
+    let words = ["compare", "--dry-run", "--", "no-such-command", "-x"];
+    let plan = run_in(&directory, &words).done().out;
+    assert!(plan.contains("would record 'no-such-command -x'") && plan.contains("vtime"), "{plan}");
+    let words = ["record", "--dry-run", "--pid", "1", "--duration", "1s"];
+    assert!(run_in(&directory, &words).done().out.contains("would record process 1"));
+    assert_eq!(std::fs::read_dir(&directory).expect("scratch").count(), 0);
+}
+
+#[test]
+fn the_examples_of_the_workload_page_run() {
+    let directory = scratch("page");
+    let page = std::fs::read_to_string(support::repository().join("docs/workloads.md")).expect("the page");
+    for kind in ["toml", "json"] {
+        let (_, rest) = page.split_once(&format!("```{kind}\n")).expect(kind);
+        let (example, _) = rest.split_once("```").expect("an end");
+        let path = file(&directory, &format!("example.{kind}"), example);
+        assert!(simulator(&[&path, "--cpus", "2"])["context_switches"].as_u64() > Some(100), "{kind}");
+    }
+}
+
+#[test]
+fn the_examples_of_the_readme_are_commands() {
+    let directory = scratch("readme");
+    for name in ["recordings", "workloads"] {
+        let target = support::repository().canonicalize().expect("the repository").join(name);
+        std::os::unix::fs::symlink(target, directory.join(name)).expect("a link");
+    }
+    let readme = std::fs::read_to_string(support::repository().join("README.md")).expect("README.md");
+    let mut examples = 0;
+    for command in readme.split('`').filter(|text| text.contains("schedlab ")) {
+        let Some((_, words)) = command.split_once("schedlab ") else { continue };
+        let mut words: Vec<&str> = words.split_whitespace().collect();
+        if !["compare", "simulate", "record", "show"].contains(&words[0]) {
+            continue;
+        }
+        examples += 1;
+        // What needs root is only planned, and what takes long is shortened.
+        match (command.starts_with("sudo "), words[0]) {
+            (true, _) => words.insert(1, "--dry-run"),
+            (false, "compare") => words.extend(["--runs", "1"]),
+            _ => {}
+        }
+        run_in(&directory, &words).done();
+    }
+    assert_eq!(examples, 5, "README.md has five examples");
+    assert!(directory.join("report.html").exists() && directory.join("streaming.pftrace").exists());
+}
