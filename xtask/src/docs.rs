@@ -1,13 +1,15 @@
 //! `cargo xtask docs`: pages that are made from sources, so that they cannot drift from them.
 //!
-//! A scheduler's page is the essay on top of its file. `--check` writes nothing and fails when a page is stale or
+//! A scheduler's page is the essay on top of its file; the page of the command line is what the program says with
+//! `--help`. `--check` writes nothing and fails when a page is stale or
 //! belongs to no source any more. Pages written by hand are not touched.
 
+use crate::setup::{self, Level};
 use crate::sys;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// Directories whose every file is made by this program.
 const MADE: &[&str] = &["docs/schedulers"];
@@ -23,7 +25,11 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
         }
     };
     let root = sys::root();
-    let pages = pages(&root)?;
+    if let Err(code) = setup::ensure(Level::Build) {
+        return Ok(code);
+    }
+    let mut pages = pages(&root)?;
+    pages.insert(PathBuf::from("docs/cli.md"), command_line(help_of(build()?))?);
     let stale = stale(&root, &pages)?;
     for path in &stale {
         println!("{}: {}", path.display(), if check { "stale: run cargo xtask docs" } else { "made" });
@@ -44,7 +50,45 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All pages with their text.
+/// Builds the program; gives its path.
+fn build() -> Result<PathBuf> {
+    let built = sys::cargo(&["build", "--quiet", "-p", "schedlab"]).status()?.success();
+    anyhow::ensure!(built, "schedlab does not build; the compiler's message is above");
+    Ok(sys::target_dir()?.join("debug/schedlab"))
+}
+
+/// What a program says with the given words and `--help`, at a width that does not depend on the terminal.
+fn help_of(program: PathBuf) -> impl Fn(&[&str]) -> Result<String> {
+    move |words| {
+        let mut command = Command::new(&program);
+        let output = command.args(words).arg("--help").env("COLUMNS", "100").output()?;
+        anyhow::ensure!(output.status.success(), "{command:?} failed");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+/// The page of the command line: the program's help, then that of each command.
+fn command_line(help: impl Fn(&[&str]) -> Result<String>) -> Result<String> {
+    let own = help(&[])?;
+    let section = |title: &str, text: &str| {
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        format!("\n## {title}\n\n```text\n{}\n```\n", lines.join("\n").trim_end())
+    };
+    let note = "<!-- Made from `schedlab --help` and `schedlab COMMAND --help` by `cargo xtask docs`. -->";
+    let mut page = format!("# The command line\n\n{note}\n{}", section("schedlab", &own));
+    let commands =
+        own.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    for line in commands {
+        let name = line.split_whitespace().next().context("a command without a name")?;
+        if name != "help" {
+            page += &section(&format!("schedlab {name}"), &help(&[name])?);
+        }
+    }
+    anyhow::ensure!(page.matches("\n## ").count() > 1, "schedlab --help lists no commands");
+    Ok(page)
+}
+
+/// All pages with their text that come from files.
 fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let mut pages = BTreeMap::new();
     for source in files(&root.join("bpf/schedulers"))? {
@@ -125,6 +169,23 @@ mod tests {
             "// SPDX-License-Identifier: GPL-2.0-only\n//\n// Rule.\n//\n// State.\n#include <x.h>\n// no\n";
         assert_eq!(essay(lines).as_deref(), Some("Rule.\n\nState."));
         assert_eq!(essay("// SPDX-License-Identifier: GPL-2.0-only\nint x;\n"), None);
+    }
+
+    #[test]
+    fn every_command_gets_a_section() {
+        let help = |words: &[&str]| {
+            Ok(match words {
+                [] => "A tool.  \n\nCommands:\n  run   Runs\n  help  Helps\n\nOptions:\n  -q  Quiet\n"
+                    .to_owned(),
+                [name] => format!("Help of {name}.\n"),
+                _ => unreachable!("one command at a time: {words:?}"),
+            })
+        };
+        let page = command_line(help).expect("a page");
+        let sections: Vec<&str> = page.lines().filter(|line| line.starts_with("## ")).collect();
+        assert_eq!(sections, ["## schedlab", "## schedlab run"]);
+        assert!(page.contains("Help of run.") && page.contains("A tool.\n"), "{page}");
+        assert!(command_line(|_| Ok("nothing".to_owned())).is_err());
     }
 
     #[test]
