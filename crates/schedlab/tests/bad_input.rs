@@ -166,3 +166,47 @@ fn a_reader_that_goes_away_is_no_error() {
     drop(child.stderr.take());
     assert_eq!(child.wait().expect("it ends").code(), Some(2), "the code does not depend on who reads");
 }
+
+fn test_object(directory: &std::path::Path, name: &str) -> String {
+    let bytes = schedlab_objects::test_object(name).expect("an object of bpf/tests");
+    file(directory, &format!("{name}.o"), bytes)
+}
+
+#[test]
+fn objects_that_need_what_the_kernel_lacks() {
+    let directory = scratch("lacking");
+    let externs = test_object(&directory, "externs");
+    run(&["show", &externs]).refused(2, &["`test_present`", "use a newer kernel", "bpf_ksym_exists()"]);
+    let unlinked = test_object(&directory, "unlinked");
+    run(&["show", &unlinked]).refused(2, &["`defined_elsewhere`", "bpftool gen object"]);
+}
+
+#[test]
+fn schedulers_that_the_kernel_would_end() {
+    let directory = scratch("misbehaving");
+    let [stall, twice, misbehave] =
+        ["stall", "double_insert", "misbehave"].map(|n| test_object(&directory, n));
+    let forbidden = format!("{misbehave}:mistake=5");
+    for (work, scheduler, says) in [
+        ("periodic:hogs=2,duration=3s", &stall, ["runnable task stall", "failed to run for"]),
+        ("periodic:hogs=2,duration=300ms", &twice, ["runtime error", "already direct-dispatched"]),
+        ("hogs:duration=300ms", &forbidden, ["runtime error", "target CPU 1 not allowed for hog0"]),
+    ] {
+        let ended = run(&["simulate", work, "--cpus", "2", "--scheduler", scheduler]);
+        let ended = ended.refused(1, &[&says[..], &["the fair class took over"]].concat());
+        assert!(ended.out.contains("throughput") || ended.out.contains("cpu_time"), "{ended:#?}");
+    }
+    let list = format!("fair,{twice}");
+    let words = ["compare", "periodic:hogs=2,duration=300ms", "--cpus", "2", "--runs", "2", "-s", &list];
+    let said = run(&words).done().out;
+    assert!(said.contains("failed: runtime error") && said.contains("Keep the default"), "{said}");
+}
+
+#[test]
+fn a_guard_that_every_candidate_breaks_is_a_no() {
+    let words =
+        ["compare", "periodic:hogs=4,duration=500ms", "--cpus", "2", "-s", "fair,fifo", "--runs", "2"];
+    let guard = ["--objective", "latency", "--guard", "wakeup_latency_p99<=1us"];
+    let ended = run(&[&words[..], &guard].concat()).refused(1, &["every candidate breaks a guard"]);
+    assert!(ended.out.contains("BROKEN"), "{ended:#?}");
+}
