@@ -9,24 +9,23 @@ const ABSENT: u32 = u32::MAX;
 /// Bits of an entry's order word that hold the slot.
 const SLOT_BITS: u32 = 24;
 
-/// A pending event.
-#[derive(Clone, Copy)]
-struct Entry {
-    time: u64,
-    /// Arming number in the high bits, slot in the low ones: breaks ties first come, first served.
-    order: u64,
+/// A pending event as one number: its time in the high 64 bits, then its arming number, which breaks ties
+/// first come, first served, then its slot.
+type Entry = u128;
+
+#[inline]
+fn entry(time: u64, armed: u64, slot: usize) -> Entry {
+    (u128::from(time) << 64) | u128::from((armed << SLOT_BITS) | slot as u64)
 }
 
-impl Entry {
-    #[inline]
-    fn before(&self, other: &Entry) -> bool {
-        (self.time, self.order) < (other.time, other.order)
-    }
+#[inline]
+fn time_of(entry: Entry) -> u64 {
+    (entry >> 64) as u64
+}
 
-    #[inline]
-    fn slot(&self) -> usize {
-        (self.order & ((1 << SLOT_BITS) - 1)) as usize
-    }
+#[inline]
+fn slot_of(entry: Entry) -> usize {
+    (entry as u64 & ((1 << SLOT_BITS) - 1)) as usize
 }
 
 /// Pending events by slot.
@@ -35,6 +34,9 @@ pub(crate) struct EventQueue {
     heap: Vec<Entry>,
     position: Vec<u32>,
     armed: u64,
+    /// The first entry has been taken and waits to be replaced: what is armed next usually takes its place,
+    /// which costs one descent instead of two. Until then its key, the least, keeps the heap in order.
+    hole: bool,
 }
 
 impl EventQueue {
@@ -49,14 +51,28 @@ impl EventQueue {
     /// Sets the slot's event to `time`, whether or not one was pending.
     pub(crate) fn arm(&mut self, slot: usize, time: u64) {
         self.armed += 1;
-        let entry = Entry { time, order: (self.armed << SLOT_BITS) | slot as u64 };
+        let entry = entry(time, self.armed, slot);
         let at = self.position[slot];
+        if self.hole {
+            if at == ABSENT {
+                self.hole = false;
+                return self.sift_down(0, entry);
+            }
+            if entry < self.heap[0] {
+                self.close_hole();
+                return self.move_to(self.position[slot], entry);
+            }
+        }
+        self.move_to(at, entry);
+    }
+
+    #[inline]
+    fn move_to(&mut self, at: u32, entry: Entry) {
         if at == ABSENT {
             self.heap.push(entry);
             self.sift_up(self.heap.len() - 1, entry);
         } else {
-            let old = self.heap[at as usize];
-            if entry.before(&old) {
+            if entry < self.heap[at as usize] {
                 self.sift_up(at as usize, entry);
             } else {
                 self.sift_down(at as usize, entry);
@@ -76,22 +92,32 @@ impl EventQueue {
     /// When the slot's event is due.
     pub(crate) fn time_of(&self, slot: usize) -> Option<u64> {
         let at = self.position[slot];
-        (at != ABSENT).then(|| self.heap[at as usize].time)
+        (at != ABSENT).then(|| time_of(self.heap[at as usize]))
     }
 
     /// When the next event is due.
     #[inline]
-    pub(crate) fn next_time(&self) -> Option<u64> {
-        self.heap.first().map(|entry| entry.time)
+    pub(crate) fn next_time(&mut self) -> Option<u64> {
+        self.close_hole();
+        self.heap.first().map(|first| time_of(*first))
     }
 
     /// Takes the next event: its time and slot.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, usize)> {
+        self.close_hole();
         let first = *self.heap.first()?;
-        self.position[first.slot()] = ABSENT;
-        self.remove_at(0);
-        Some((first.time, first.slot()))
+        self.position[slot_of(first)] = ABSENT;
+        self.hole = true;
+        Some((time_of(first), slot_of(first)))
+    }
+
+    /// Takes the first entry out for good if it is gone already.
+    #[inline]
+    fn close_hole(&mut self) {
+        if std::mem::take(&mut self.hole) {
+            self.remove_at(0);
+        }
     }
 
     fn remove_at(&mut self, at: usize) {
@@ -99,15 +125,16 @@ impl EventQueue {
         if at == self.heap.len() {
             return;
         }
-        if at > 0 && last.before(&self.heap[(at - 1) / 4]) {
+        if at > 0 && last < self.heap[(at - 1) / 4] {
             self.sift_up(at, last);
         } else {
             self.sift_down(at, last);
         }
     }
 
+    #[inline]
     fn put(&mut self, at: usize, entry: Entry) {
-        self.position[entry.slot()] = at as u32;
+        self.position[slot_of(entry)] = at as u32;
         self.heap[at] = entry;
     }
 
@@ -115,7 +142,7 @@ impl EventQueue {
         while at > 0 {
             let parent = (at - 1) / 4;
             let above = self.heap[parent];
-            if !entry.before(&above) {
+            if entry >= above {
                 break;
             }
             self.put(at, above);
@@ -125,20 +152,23 @@ impl EventQueue {
     }
 
     fn sift_down(&mut self, mut at: usize, entry: Entry) {
-        let len = self.heap.len();
         loop {
             let first = at * 4 + 1;
-            if first >= len {
-                break;
-            }
-            let mut least = first;
-            for child in first + 1..(first + 4).min(len) {
-                if self.heap[child].before(&self.heap[least]) {
-                    least = child;
+            let Some(children) = self.heap.get(first..) else { break };
+            let (least, below) = match children {
+                [a, b, c, d, ..] => {
+                    // Two pairs, then the better ones: no branch depends on the order.
+                    let left = if b < a { (first + 1, *b) } else { (first, *a) };
+                    let right = if d < c { (first + 3, *d) } else { (first + 2, *c) };
+                    if right.1 < left.1 { right } else { left }
                 }
-            }
-            let below = self.heap[least];
-            if !below.before(&entry) {
+                few => {
+                    let children = (first..).zip(few.iter().copied());
+                    let Some(least) = children.min_by_key(|child| child.1) else { break };
+                    least
+                }
+            };
+            if entry <= below {
                 break;
             }
             self.put(at, below);

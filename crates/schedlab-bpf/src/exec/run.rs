@@ -58,9 +58,13 @@ pub(crate) unsafe fn call_program(
         }
         let at = frame_pointer((*raw).level.min(LEVELS_MAX - 1));
         let slots = (*raw).base.add(at as usize).cast::<u64>();
-        for (index, argument) in arguments.iter().enumerate() {
-            // The slots lie inside the region: see `layout`.
-            slots.add(index).write(*argument);
+        // The slots lie inside the region: see `layout`. Short lists are written word by word: most calls
+        // have one, and a copy of unknown length would be a call of memcpy.
+        match *arguments {
+            [a] => slots.write(a),
+            [a, b] => slots.cast::<[u64; 2]>().write([a, b]),
+            [a, b, c] => slots.cast::<[u64; 3]>().write([a, b, c]),
+            _ => slots.copy_from_nonoverlapping(arguments.as_ptr(), arguments.len()),
         }
         let code: &super::compiled::Code = &(*raw).state.code;
         let entry = code.linked.programs[program].entry;

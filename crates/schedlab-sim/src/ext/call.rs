@@ -120,14 +120,15 @@ pub(crate) fn call(
 
 /// Calls a callback about one task on its CPU's run queue, if it is switched on.
 #[inline]
-pub(crate) fn call_task(cx: &mut Cx<'_>, op: Op, cpu: u32, task: u32, rest: &[u64]) {
+pub(crate) fn call_task<const N: usize>(cx: &mut Cx<'_>, op: Op, cpu: u32, task: u32, rest: &[u64; N]) {
     let host = cx.host();
     if !host.has_op(op) {
         return;
     }
     let mut arguments = [host.task(task).address, 0, 0];
-    arguments[1..=rest.len()].copy_from_slice(rest);
-    call(cx, op, Some(cpu), [task, 0], &arguments[..=rest.len()]);
+    // The length is known here: no call of memcpy for a word.
+    arguments[1..=N].copy_from_slice(rest);
+    call(cx, op, Some(cpu), [task, 0], &arguments[..=N]);
 }
 
 /// Whether the running callback may call a kfunc of one of these groups; the kernel's error otherwise.

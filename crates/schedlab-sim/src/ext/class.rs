@@ -131,7 +131,6 @@ impl Attached {
         }
     }
 
-    #[cold]
     fn apply(&mut self, k: &mut Kernel) {
         let mut effects = std::mem::take(&mut self.host.effects);
         for effect in effects.drain(..) {
@@ -508,7 +507,16 @@ impl Ext {
     }
 
     /// An error or exit since the last question; the core then disables the class.
+    #[inline]
     pub(crate) fn take_exit(&mut self) -> Option<SchedulerExit> {
+        if self.attached.as_ref().is_none_or(|ext| ext.host.exit.is_none()) {
+            return None;
+        }
+        self.take_new_exit()
+    }
+
+    #[cold]
+    fn take_new_exit(&mut self) -> Option<SchedulerExit> {
         let ext = self.attached.as_deref_mut()?;
         let info = ext.host.exit.as_mut().filter(|info| !info.taken)?;
         info.taken = true;

@@ -381,7 +381,7 @@ impl Kernel {
 
     /// Time of the next event.
     #[inline]
-    pub(crate) fn next_event_time(&self) -> Option<u64> {
+    pub(crate) fn next_event_time(&mut self) -> Option<u64> {
         self.queue.next_time()
     }
 
