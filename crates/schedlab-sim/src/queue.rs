@@ -95,6 +95,12 @@ impl EventQueue {
         (at != ABSENT).then(|| time_of(self.heap[at as usize]))
     }
 
+    /// Whether the slot's event is the only one pending.
+    #[inline]
+    pub(crate) fn is_only(&self, slot: usize) -> bool {
+        self.heap.len() == 1 && self.heap[0].slot() == slot
+    }
+
     /// When the next event is due.
     #[inline]
     pub(crate) fn next_time(&mut self) -> Option<u64> {

@@ -148,11 +148,16 @@ fn compare_prepared(
     let mut gain_max = None;
     let first = recordings.iter().position(Option::is_some);
     if let Some((index, recording)) = first.and_then(|index| Some((index, recordings[index].as_ref()?))) {
-        let examined = examine(&machine, index, recording, args.run.seed)?;
+        let mut examined = examine(&machine, index, recording, args.run.seed)?;
+        gain_max = examined.gain_max_of(&asked.objective);
+        if gain_max.is_none() {
+            let of = if examined.bounds_requests { "requests" } else { "the makespan" };
+            let what = asked.objective.key();
+            examined.triage.headline += &format!(" That bound is of {of}; {what} is compared below.");
+        }
         if args.out.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
             print_text(&text::triage_lines(&examined.triage))?;
         }
-        gain_max = examined.gain_max_of(&asked.objective);
         (result.triage, result.fidelity) = (Some(examined.triage), examined.fidelity);
     }
     let options = CompareOptions {
