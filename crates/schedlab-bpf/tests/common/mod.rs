@@ -7,7 +7,7 @@ const DECLARATIONS: &str = "
     typedef int pid_t;
     typedef struct cpumask { unsigned long bits[1]; } cpumask_t;
     struct list_head { struct list_head *next; struct list_head *prev; };
-    struct sched_ext_entity @ 256 { u32 weight @ 24; u64 slice @ 160; u64 dsq_vtime @ 168; bool disallow; };
+    struct sched_ext_entity @ 256 { u32 weight @ 24; u64 slice @ 160; u64 dsq_vtime @ 168; bool disallow; u32 flags @ 192; };
     struct task_struct @ 4096 {
         unsigned int __state @ 24; int static_prio @ 120; pid_t pid @ 1256;
         const cpumask_t *cpus_ptr @ 300; struct sched_ext_entity scx @ 1400; char comm[16] @ 2000;
@@ -15,6 +15,10 @@ const DECLARATIONS: &str = "
     enum scx_exit_kind { SCX_EXIT_NONE, SCX_EXIT_DONE, SCX_EXIT_ERROR = 1024 };
     struct scx_exit_info { enum scx_exit_kind kind; s64 exit_code; const char *reason; char *msg; char *dump; };
     enum scx_dsq_id_flags { SCX_DSQ_GLOBAL = 0x8000000000000001LLU, SCX_DSQ_LOCAL = 0x8000000000000002LLU };
+    enum scx_kick_flags { SCX_KICK_IDLE = 4, SCX_KICK_PREEMPT = 8 };
+    enum scx_enq_flags { SCX_ENQ_WAKEUP = 2, SCX_ENQ_CPU_SELECTED = 0x800 };
+    enum scx_ent_flags { SCX_TASK_QUEUED = 16 };
+    struct bpf_iter_scx_dsq { u64 __opaque[6]; };
     struct sched_ext_ops {
         s32 (*select_cpu)(struct task_struct *, s32, u64);
         void (*enqueue)(struct task_struct *, u64);
@@ -34,6 +38,12 @@ const DECLARATIONS: &str = "
     void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags);
     bool __scx_bpf_dsq_insert_vtime(struct task_struct *p, struct scx_bpf_dsq_insert_vtime_args *args);
     bool scx_bpf_dsq_move_to_local(u64 dsq_id);
+    s32 scx_bpf_task_cpu(const struct task_struct *p);
+    s32 scx_bpf_pick_idle_cpu(const cpumask_t *cpus_allowed, u64 flags);
+    void scx_bpf_kick_cpu(s32 cpu, u64 flags);
+    int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags);
+    struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it);
+    void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it);
     bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime);
 
     struct core_inner @ 64 { char text[8] @ 8; s64 b @ 32; int a @ 40; };
