@@ -31,7 +31,10 @@ fn slot_of(entry: Entry) -> usize {
 /// Pending events by slot.
 #[derive(Default)]
 pub(crate) struct EventQueue {
+    /// Ordered by a lower bound of each entry: an event that was put off keeps its place until it comes first.
     heap: Vec<Entry>,
+    /// What is true of a slot that is in the heap.
+    due: Vec<Entry>,
     position: Vec<u32>,
     armed: u64,
     /// The first entry has been taken and waits to be replaced: what is armed next usually takes its place,
@@ -45,6 +48,7 @@ impl EventQueue {
         assert!(count < 1 << SLOT_BITS, "more event sources than the queue can name");
         if self.position.len() < count {
             self.position.resize(count, ABSENT);
+            self.due.resize(count, 0);
         }
     }
 
@@ -53,6 +57,7 @@ impl EventQueue {
         self.armed += 1;
         let entry = entry(time, self.armed, slot);
         let at = self.position[slot];
+        self.due[slot] = entry;
         if self.hole {
             if at == ABSENT {
                 self.hole = false;
@@ -71,12 +76,8 @@ impl EventQueue {
         if at == ABSENT {
             self.heap.push(entry);
             self.sift_up(self.heap.len() - 1, entry);
-        } else {
-            if entry < self.heap[at as usize] {
-                self.sift_up(at as usize, entry);
-            } else {
-                self.sift_down(at as usize, entry);
-            }
+        } else if entry < self.heap[at as usize] {
+            self.sift_up(at as usize, entry);
         }
     }
 
@@ -92,7 +93,7 @@ impl EventQueue {
     /// When the slot's event is due.
     pub(crate) fn time_of(&self, slot: usize) -> Option<u64> {
         let at = self.position[slot];
-        (at != ABSENT).then(|| time_of(self.heap[at as usize]))
+        (at != ABSENT).then(|| time_of(self.due[slot]))
     }
 
     /// Whether the slot's event is the only one pending.
@@ -104,14 +105,14 @@ impl EventQueue {
     /// When the next event is due.
     #[inline]
     pub(crate) fn next_time(&mut self) -> Option<u64> {
-        self.close_hole();
+        self.settle();
         self.heap.first().map(|first| time_of(*first))
     }
 
     /// Takes the next event: its time and slot.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, usize)> {
-        self.close_hole();
+        self.settle();
         let first = *self.heap.first()?;
         self.position[slot_of(first)] = ABSENT;
         self.hole = true;
@@ -123,6 +124,19 @@ impl EventQueue {
     fn close_hole(&mut self) {
         if std::mem::take(&mut self.hole) {
             self.remove_at(0);
+        }
+    }
+
+    /// Makes the first entry the one that is due first.
+    #[inline]
+    fn settle(&mut self) {
+        self.close_hole();
+        while let Some(first) = self.heap.first() {
+            let due = self.due[slot_of(*first)];
+            if due == *first {
+                break;
+            }
+            self.sift_down(0, due);
         }
     }
 
