@@ -82,7 +82,7 @@ pub enum Preemption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// Measured on the machine by `schedlab machine --calibrate`.
+    /// Measured on the machine.
     Measured,
     /// From a publication or a data sheet.
     Published,

@@ -129,7 +129,7 @@ pub enum RecordError {
         point: &'static str,
     },
     /// The kernel refused something else.
-    #[error("{what} failed: {reason}; 'schedlab doctor' says what this machine permits")]
+    #[error("{what} failed: {reason}; the kernel's log (dmesg) may say more")]
     Kernel {
         /// What.
         what: &'static str,

@@ -395,8 +395,8 @@ impl<'a> Table<'a> {
         row.robustness = Some(Robustness { holds, of });
         if f64::from(holds) < f64::from(of) * ROBUST_SHARE_MIN {
             let reason = format!(
-                "it depends on costs that are assumed: it holds on {holds} of {of} machines; measure them \
-                 with 'schedlab machine --calibrate'"
+                "it depends on costs that are assumed: it holds on {holds} of {of} machines; set those \
+                 you know in a machine file ('schedlab machine -o FILE')"
             );
             row.verdict = Verdict::CannotTell { more: None, reason: Some(reason) };
         }
