@@ -99,7 +99,7 @@ impl EventQueue {
     /// Whether the slot's event is the only one pending.
     #[inline]
     pub(crate) fn is_only(&self, slot: usize) -> bool {
-        self.heap.len() == 1 && self.heap[0].slot() == slot
+        self.heap.len() == 1 && slot_of(self.heap[0]) == slot
     }
 
     /// When the next event is due.
