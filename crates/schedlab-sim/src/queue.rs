@@ -98,7 +98,8 @@ impl EventQueue {
 
     /// Whether the slot's event is the only one pending.
     #[inline]
-    pub(crate) fn is_only(&self, slot: usize) -> bool {
+    pub(crate) fn is_only(&mut self, slot: usize) -> bool {
+        self.settle();
         self.heap.len() == 1 && slot_of(self.heap[0]) == slot
     }
 

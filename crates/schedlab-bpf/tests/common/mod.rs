@@ -45,9 +45,6 @@ const DECLARATIONS: &str = "
     struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it);
     void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it);
     bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime);
-    void scx_bpf_kick_cpu(s32 cpu, u64 flags);
-    s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags);
-    s32 scx_bpf_task_cpu(const struct task_struct *p);
 
     struct core_inner @ 64 { char text[8] @ 8; s64 b @ 32; int a @ 40; };
     struct core_sample @ 1024 {

@@ -387,7 +387,7 @@ impl Kernel {
 
     /// Whether nothing but the ext class's own timers (its watchdog) is pending.
     #[inline]
-    pub(crate) fn only_ext_timers(&self) -> bool {
+    pub(crate) fn only_ext_timers(&mut self) -> bool {
         self.queue.is_only(Slot::ExtTimer.number())
     }
 
