@@ -99,6 +99,9 @@ impl Simulation {
         let mut cut = false;
         loop {
             match self.core.k.next_event_time() {
+                _ if self.work.workload.overflow_when_stalled && self.is_stalled() && self.overflow() => {
+                    continue;
+                }
                 None if self.work.targets_left > 0 && self.overflow() => continue,
                 // The watchdog alone lets no task go on.
                 Some(_) if self.core.k.only_ext_timers() && self.nothing_can_happen() && self.overflow() => {
@@ -213,6 +216,26 @@ impl Simulation {
             && self.core.k.tasks[1..]
                 .iter()
                 .all(|task| matches!(task.state, TaskState::Sleeping | TaskState::Dead))
+    }
+
+    /// Whether every task waits and the target will not go on by itself: somebody waits for room, and no task
+    /// of the target for a time or for the next arrival from outside. Others may have their timers.
+    fn is_stalled(&self) -> bool {
+        let k = &self.core.k;
+        let idle = |cpu: u32| k.cpu(CpuId(cpu)).curr.is_idle() && k.cpu(CpuId(cpu)).nr_running == 0;
+        if !(0..k.cpu_count() as u32).all(idle) {
+            return false;
+        }
+        let arrivals = self.work.arrivals.iter().zip(&self.work.workload.devices);
+        let mut next = arrivals.filter_map(|(next, device)| device.arrivals.get(*next));
+        let waits_at = |channel: schedlab_model::ChannelId| {
+            let channel = &self.work.channels[channel.index()];
+            !channel.takers.is_empty() || !channel.pollers.is_empty()
+        };
+        let timed = |task: usize| self.table[task].target && k.is_armed(Slot::Task(TaskId(task as u32)));
+        self.work.channels.iter().any(|channel| !channel.givers.is_empty())
+            && !next.any(|arrival| waits_at(arrival.channel))
+            && !(1..self.table.len()).any(timed)
     }
 
     /// A device hands something over: an interrupt on its CPU wakes who waits for it.

@@ -189,3 +189,28 @@ fn workloads_that_cannot_run_are_refused() {
     let error = try_run(&built_in("hogs"), 1, &[Setting::Slice(Nanos(5))], 1).expect_err("slice").to_string();
     assert!(error.contains("0.1 ms"), "{error}");
 }
+
+/// A replay in which the reader waits for the writer, who waits for room: the writer goes on at once, whatever
+/// ticks and timers of other tasks are still to come.
+#[test]
+fn a_stalled_replay_goes_on_at_once() {
+    let mut builder = Builder::new("stall", "");
+    let pipe = builder.channel("pipe", ChannelType::Bytes, 100, 0);
+    let token = builder.channel("token", ChannelType::Tokens, 0, 0);
+    let send = || Op::Send { channel: pipe, bytes: 100 };
+    let mut writer = vec![Op::LoopStart { count: 10 }];
+    writer.extend([send(), send(), Op::Post { channel: token, tokens: 1 }, Op::LoopEnd]);
+    let mut reader = vec![Op::LoopStart { count: 10 }];
+    reader.extend([
+        Op::Take { channel: token, timeout: None },
+        Op::ReceiveAll { channel: pipe, bytes: 200 },
+        Op::LoopEnd,
+    ]);
+    builder.task("writer", "a", TaskAttributes::default(), writer);
+    builder.task("reader", "b", TaskAttributes::default(), reader);
+    let sleeper = vec![Op::LoopStart { count: 0 }, Op::Sleep(us(50_000)), Op::LoopEnd];
+    builder.task("other", "c", TaskAttributes::default(), sleeper).target = false;
+    let workload = Workload { overflow_when_stalled: true, ..builder.finish(None).expect("valid") };
+    let makespan = run(&workload, 2, &[], 1).makespan;
+    assert!(makespan < Nanos::from_millis(1), "{makespan}");
+}
