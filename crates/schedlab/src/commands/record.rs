@@ -106,9 +106,9 @@ pub fn record_to(
     interrupted: Arc<AtomicBool>,
     context: Context,
 ) -> Result<RecordSummary, Failure> {
-    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        make_directory(directory)?;
-    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let made = parent.filter(|directory| !directory.exists());
+    parent.map_or(Ok(()), make_directory)?;
     let what = describe(&target);
     let options = RecordOptions {
         duration: duration.map(|time| Duration::from_nanos(time.0)),
@@ -123,7 +123,10 @@ pub fn record_to(
     let outcome = record::record(&options, BufWriter::new(file), &mut watch);
     watch.bar.finish_and_clear();
     let kept = match &outcome {
-        Err(error) if never_began(error) => std::fs::remove_file(&partial),
+        Err(error) if never_began(error) => std::fs::remove_file(&partial).map(|()| {
+            // A directory made for nothing would be in the way; it goes only if it is empty.
+            drop(made.map(std::fs::remove_dir));
+        }),
         _ => std::fs::rename(&partial, path),
     };
     let summary = outcome.map_err(failure)?;
