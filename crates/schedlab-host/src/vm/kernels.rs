@@ -242,7 +242,8 @@ fn version_key(release: &str) -> Vec<u64> {
     release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
 
-/// The mirror that the system itself uses for `archive` (`debian` or `debian-security`), else Debian's own.
+/// The mirror that the system itself uses for `archive` (`debian` or `debian-security`), else the place beside the
+/// other archive. A system without either gets a text that apt refuses and the error shows.
 fn mirror(archive: &str) -> String {
     let known = Command::new("apt-get")
         .args(["indextargets", "Created-By: Packages", "--format", "$(REPO_URI)"])
@@ -251,7 +252,9 @@ fn mirror(archive: &str) -> String {
         .unwrap_or_default();
     let of_archive = |uri: &&str| uri.trim_end_matches('/').ends_with(&format!("/{archive}"));
     let found = known.lines().find(of_archive).map(str::to_string);
-    found.unwrap_or_else(|| format!("http://deb.debian.org/{archive}"))
+    let main = known.lines().find_map(|uri| uri.trim_end_matches('/').strip_suffix("/debian"));
+    let beside = || main.map(|host| format!("{host}/{archive}"));
+    found.or_else(beside).unwrap_or_else(|| format!("no-mirror-of-{archive}-in-the-apt-sources"))
 }
 
 /// The first file called `vmlinuz` or `vmlinuz-RELEASE` below `directory`.
