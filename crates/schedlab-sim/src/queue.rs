@@ -96,13 +96,6 @@ impl EventQueue {
         (at != ABSENT).then(|| time_of(self.due[slot]))
     }
 
-    /// Whether the slot's event is the only one pending.
-    #[inline]
-    pub(crate) fn is_only(&mut self, slot: usize) -> bool {
-        self.settle();
-        self.heap.len() == 1 && slot_of(self.heap[0]) == slot
-    }
-
     /// When the next event is due.
     #[inline]
     pub(crate) fn next_time(&mut self) -> Option<u64> {

@@ -102,11 +102,6 @@ impl Simulation {
                 _ if self.work.workload.overflow_when_stalled && self.is_stalled() && self.overflow() => {
                     continue;
                 }
-                None if self.work.targets_left > 0 && self.overflow() => continue,
-                // The watchdog alone lets no task go on.
-                Some(_) if self.core.k.only_ext_timers() && self.nothing_can_happen() && self.overflow() => {
-                    continue;
-                }
                 None if self.work.targets_left > 0 => return Err(self.deadlock()),
                 None => break,
                 Some(at) if at > self.end => {

@@ -385,12 +385,6 @@ impl Kernel {
         self.queue.next_time()
     }
 
-    /// Whether nothing but the ext class's own timers (its watchdog) is pending.
-    #[inline]
-    pub(crate) fn only_ext_timers(&mut self) -> bool {
-        self.queue.is_only(Slot::ExtTimer.number())
-    }
-
     /// Takes the next event and sets the clock to it.
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Slot> {
