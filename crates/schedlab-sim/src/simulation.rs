@@ -98,20 +98,21 @@ impl Simulation {
         self.begin();
         let mut cut = false;
         loop {
-            match self.core.k.next_event_time() {
-                _ if self.work.workload.overflow_when_stalled && self.is_stalled() && self.overflow() => {
-                    continue;
-                }
-                None if self.work.targets_left > 0 => return Err(self.deadlock()),
-                None => break,
-                Some(at) if at > self.end => {
-                    self.core.k.now = self.end;
-                    cut = self.work.targets_left > 0;
-                    break;
-                }
-                Some(_) => {}
+            if self.work.workload.overflow_when_stalled && self.is_stalled() && self.overflow() {
+                continue;
             }
-            let Some(slot) = self.core.k.next_event() else { break };
+            let Some((at, slot)) = self.core.k.next_event() else {
+                if self.work.targets_left > 0 {
+                    return Err(self.deadlock());
+                }
+                break;
+            };
+            if at > self.end {
+                self.core.k.now = self.end;
+                cut = self.work.targets_left > 0;
+                break;
+            }
+            self.core.k.now = at;
             self.events += 1;
             self.handle(slot)?;
             self.hand_over(sink);

@@ -42,8 +42,10 @@ pub(crate) enum CpuEvent {
     Balance = 3,
 }
 
-/// Bits of a slot's number that hold its kind; the rest is the CPU, task or device.
-const KIND_BITS: u32 = 3;
+/// Slots are numbered in rows of eight: four events of one CPU, the ext class's timer, one device, two tasks.
+const ROW_BITS: u32 = 3;
+/// First of a row's two tasks.
+const TASK_KIND: usize = 6;
 
 /// What an event-queue slot stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,27 +63,27 @@ pub(crate) enum Slot {
 impl Slot {
     #[inline]
     fn number(self) -> usize {
-        let (index, kind) = match self {
+        let (row, kind) = match self {
             Slot::Cpu(cpu, event) => (cpu.index(), event as usize),
             Slot::ExtTimer => (0, 4),
             Slot::Device(device) => (device, 5),
-            Slot::Task(task) => (task.index(), 6),
+            Slot::Task(task) => (task.index() / 2, TASK_KIND + task.index() % 2),
         };
-        (index << KIND_BITS) | kind
+        (row << ROW_BITS) | kind
     }
 
     #[inline]
     fn of(number: usize) -> Slot {
-        let index = number >> KIND_BITS;
-        let cpu = |event| Slot::Cpu(CpuId(index as u32), event);
-        match number & ((1 << KIND_BITS) - 1) {
+        let row = number >> ROW_BITS;
+        let cpu = |event| Slot::Cpu(CpuId(row as u32), event);
+        match number & ((1 << ROW_BITS) - 1) {
             0 => cpu(CpuEvent::Resume),
             1 => cpu(CpuEvent::Tick),
             2 => cpu(CpuEvent::Resched),
             3 => cpu(CpuEvent::Balance),
             4 => Slot::ExtTimer,
-            5 => Slot::Device(index),
-            _ => Slot::Task(TaskId(index as u32)),
+            5 => Slot::Device(row),
+            task => Slot::Task(TaskId((2 * row + task - TASK_KIND) as u32)),
         }
     }
 }
@@ -222,7 +224,7 @@ impl Kernel {
         self.tasks.push(task);
         self.allowed.push(CpuMask::new(0));
         self.set_allowed(id, affinity);
-        self.reserve(id.index() + 1);
+        self.reserve(id.index() / 2 + 1);
         id
     }
 
@@ -379,19 +381,12 @@ impl Kernel {
         self.queue.time_of(slot.number()).is_some()
     }
 
-    /// Time of the next event.
+    /// Takes the next event: when it is due, and what it is. The caller sets the clock.
     #[inline]
-    pub(crate) fn next_event_time(&mut self) -> Option<u64> {
-        self.queue.next_time()
-    }
-
-    /// Takes the next event and sets the clock to it.
-    #[inline]
-    pub(crate) fn next_event(&mut self) -> Option<Slot> {
+    pub(crate) fn next_event(&mut self) -> Option<(u64, Slot)> {
         let (time, slot) = self.queue.pop()?;
         debug_assert!(time >= self.now, "time runs backwards");
-        self.now = time;
-        Some(Slot::of(slot))
+        Some((time, Slot::of(slot)))
     }
 
     /// Starts (or moves) one of the ext class's timers; `token` is the class's own number for it. At `at`
@@ -445,8 +440,9 @@ impl Kernel {
         cpu
     }
 
-    fn reserve(&mut self, count: usize) {
-        self.queue.reserve_slots(count << KIND_BITS);
+    /// Makes room for this many rows of slots.
+    fn reserve(&mut self, rows: usize) {
+        self.queue.reserve_slots(rows << ROW_BITS);
     }
 
     /// Publishes the key a class ranks a task by, for pictures.
