@@ -62,6 +62,7 @@ impl Simulation {
         let work = Work {
             channels: workload.channels.iter().map(Channel::new).collect(),
             actors: vec![idle_actor()],
+            shared_timers: vec![None; code.shared_timers],
             arrivals: vec![0; workload.devices.len()],
             code: Arc::new(code),
             workload: Arc::clone(workload),
@@ -373,7 +374,7 @@ fn check(
     let endless =
         |task: &&&schedlab_model::workload::TaskSpec| task.target && code.endless[task.program.0 as usize];
     if let Some(task) = started.iter().find(endless).filter(|_| unlimited) {
-        let reason = "loops for ever and the run has no duration: give the workload a duration".to_owned();
+        let reason = "loops for ever and the run has no duration: give the workload a duration, or the run one with --duration".to_owned();
         return Err(SimError::Program { task: task.name.clone(), step: 0, reason });
     }
     Ok(())
@@ -400,7 +401,7 @@ fn kernel(
 }
 
 fn idle_actor() -> crate::behaviour::actor::Actor {
-    crate::behaviour::actor::Actor::new(0, TaskId::IDLE, Vec::new(), Rng::new(0, 0))
+    crate::behaviour::actor::Actor::new(0, TaskId::IDLE, Vec::new(), Rng::new(0, 0), 0)
 }
 
 fn idle_row() -> TaskInfo {

@@ -5,7 +5,7 @@ use schedlab_model::lever::Setting;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::builder::Builder;
-use schedlab_model::workload::{ChannelType, Op, Workload, builtin};
+use schedlab_model::workload::{ChannelType, Op, TimerRef, Workload, builtin};
 use schedlab_model::{CpuId, CpuSet, Nanos, Policy, TaskAttributes};
 use schedlab_sim::{SimError, Simulation, SimulationConfig, SimulationResult};
 use std::sync::Arc;
@@ -108,7 +108,8 @@ fn a_short_slice_helps_a_periodic_task_beside_hogs() {
         builder.task(name, name, pinned(0), hog).target = false;
     }
     let period = Nanos::from_millis(10);
-    let timer = Op::Timer { period, deadline: period, resync: false };
+    let timer =
+        Op::Timer { timer: TimerRef::Own(0), from_start: false, period, deadline: period, resync: false };
     let ops = vec![Op::LoopStart { count: 0 }, Op::Run(us(500)), timer, Op::LoopEnd];
     builder.task("periodic", "p", pinned(0), ops);
     let workload = builder.finish(Some(Nanos::from_secs(5))).expect("valid");

@@ -5,7 +5,7 @@
 
 use super::channel::{Channels, Ends, read_once, write_all};
 use super::{Error, duration};
-use schedlab_model::workload::{Amount, Op, Workload};
+use schedlab_model::workload::{Amount, Op, TimerRef, Workload};
 use schedlab_model::{ChannelId, CpuSet, Nanos, TaskAttributes};
 use std::collections::BTreeMap;
 use std::io;
@@ -16,8 +16,9 @@ pub fn can_play(op: &Op) -> bool {
     match op {
         Op::Run(amount) | Op::Sleep(amount) => matches!(amount, Amount::Fixed(_)),
         Op::Take { timeout, .. } => timeout.is_none(),
+        Op::Timer { timer, .. } => *timer == TimerRef::Own(0),
         Op::SleepUntil(_)
-        | Op::Timer { .. }
+        | Op::Spin { .. }
         | Op::Send { .. }
         | Op::Receive { .. }
         | Op::ReceiveAll { .. }
@@ -37,6 +38,7 @@ pub fn can_play(op: &Op) -> bool {
 /// A task with everything it needs to run.
 pub struct Task {
     name: String,
+    start: Nanos,
     attributes: TaskAttributes,
     ops: Vec<Op>,
     ends: BTreeMap<ChannelId, Ends>,
@@ -74,7 +76,7 @@ impl Task {
             );
         }
         let (name, attributes) = (spec.name.clone(), spec.attributes.clone());
-        Ok(Self { name, attributes, ops, ends, buffer: vec![0; largest as usize] })
+        Ok(Self { name, start: spec.start, attributes, ops, ends, buffer: vec![0; largest as usize] })
     }
 
     /// Gives the calling thread the task's policy, nice value, slice and affinity.
@@ -103,7 +105,10 @@ impl Task {
                     }
                 }
                 Op::SleepUntil(time) => super::sleep_until(origin + duration(*time)),
-                Op::Timer { period, resync, .. } => timer = Some(next_period(timer, *period, *resync)),
+                Op::Timer { from_start, period, resync, .. } => {
+                    let start = timer.or(from_start.then(|| origin + duration(self.start)));
+                    timer = Some(next_period(start, *period, *resync));
+                }
                 op => {
                     if let Err(error) = self.step(op) {
                         eprintln!("task {}: {op:?}: {error}", self.name);
@@ -117,6 +122,12 @@ impl Task {
     fn step(&mut self, op: &Op) -> io::Result<()> {
         match op {
             Op::Run(Amount::Fixed(time)) => burn(*time),
+            Op::Spin { time, piece } => {
+                let end = Instant::now() + duration(*time);
+                while Instant::now() < end {
+                    burn(*piece);
+                }
+            }
             Op::Sleep(Amount::Fixed(time)) => std::thread::sleep(duration(*time)),
             Op::Send { channel, bytes } => {
                 if let Some(end) = &self.ends[channel].send {

@@ -89,6 +89,8 @@ pub enum BuildError {
 pub struct Builder {
     workload: Workload,
     processes: Vec<String>,
+    shared_timers: Vec<String>,
+    own_timers: Vec<String>,
     declared: Vec<(String, bool)>,
 }
 
@@ -145,11 +147,8 @@ impl Builder {
         attributes: TaskAttributes,
         program: ProgramId,
     ) -> &mut TaskSpec {
-        let known = self.processes.iter().position(|known| known == process);
-        let process = known.unwrap_or_else(|| {
-            self.processes.push(process.to_owned());
-            self.processes.len() - 1
-        }) as u32;
+        let process = number(&mut self.processes, process);
+        self.own_timers.clear();
         let stream = self.workload.tasks.len() as u64;
         self.workload.tasks.push(TaskSpec {
             name: name.to_owned(),
@@ -163,6 +162,16 @@ impl Builder {
             stream,
         });
         self.workload.tasks.last_mut().expect("a row was just pushed")
+    }
+
+    /// The number of a timer that tasks share, by its name.
+    pub fn shared_timer(&mut self, name: &str) -> u32 {
+        number(&mut self.shared_timers, name)
+    }
+
+    /// The number of a timer of the task that is added next, by its name.
+    pub fn own_timer(&mut self, name: &str) -> u32 {
+        number(&mut self.own_timers, name)
     }
 
     /// Adds an outside source.
@@ -200,6 +209,15 @@ impl Builder {
         check(&self.workload)?;
         Ok(self.workload)
     }
+}
+
+/// The place of a name in a list, where it is put if it is new.
+fn number(names: &mut Vec<String>, name: &str) -> u32 {
+    let known = names.iter().position(|known| known == name);
+    known.unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    }) as u32
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -310,6 +328,7 @@ fn check_op(workload: &Workload, task: &str, op: &Op) -> Result<(), BuildError> 
             needs(*lock, "condition_wait", &[Mutex], "mutex")
         }
         Op::Run(amount) | Op::Sleep(amount) => check_amount(task, amount),
+        Op::Spin { piece, .. } if *piece == Nanos::ZERO => Err(range(task, "spin needs a piece above 0")),
         Op::Timer { period, .. } if *period == Nanos::ZERO => {
             Err(range(task, "timer period must be above 0"))
         }

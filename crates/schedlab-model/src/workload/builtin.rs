@@ -5,7 +5,7 @@
 //! x86 machine, and can be set.
 
 use super::builder::{BuildError, Builder};
-use super::{Amount, ChannelType, Op, TaskSpecId, Workload};
+use super::{Amount, ChannelType, Op, TaskSpecId, TimerRef, Workload};
 use crate::cpu_set::CpuSet;
 use crate::ids::CpuId;
 use crate::policy::{Nice, TaskAttributes};
@@ -252,7 +252,13 @@ fn hog() -> Vec<Op> {
 fn periodic(p: &Parameters) -> Result<Workload, BuiltinError> {
     let period = p.time("period")?;
     let mut b = Builder::new("periodic", "a periodic task beside hogs");
-    let steps = repeat(0, vec![Op::Timer { period, deadline: period, resync: false }, run(p.time("run")?)]);
+    let steps = repeat(
+        0,
+        vec![
+            Op::Timer { timer: TimerRef::Own(0), from_start: false, period, deadline: period, resync: false },
+            run(p.time("run")?),
+        ],
+    );
     b.task("periodic", "periodic", TaskAttributes::default(), steps);
     for i in 0..p.count("hogs", 10_000)? {
         let name = format!("hog{i}");
@@ -306,7 +312,10 @@ fn mix(p: &Parameters) -> Result<Workload, BuiltinError> {
         b.task_with(&format!("worker{i}"), "service", TaskAttributes::default(), serve);
     }
     let period = us(16_666);
-    let frame = vec![Op::Timer { period, deadline: period, resync: false }, run(us(4_000))];
+    let frame = vec![
+        Op::Timer { timer: TimerRef::Own(0), from_start: false, period, deadline: period, resync: false },
+        run(us(4_000)),
+    ];
     b.task("player", "player", TaskAttributes::default(), repeat(0, frame));
     let shell =
         vec![run(us(500)), Op::Fork { spec: command }, Op::WaitChildren, Op::Sleep(us(20_000).into())];

@@ -4,7 +4,7 @@
 //! origin ([`super::validate`]). docs/workloads.md describes the format with examples.
 
 use super::builder::{BuildError, Builder};
-use super::{Amount, Arrival, ChannelType, Op, Workload};
+use super::{Amount, Arrival, ChannelType, Op, TimerRef, Workload};
 use crate::cpu_set::CpuSet;
 use crate::ids::CpuId;
 use crate::policy::{Nice, Policy, TaskAttributes};
@@ -168,6 +168,26 @@ struct TimerText {
     deadline: Option<Nanos>,
     #[serde(default)]
     resync: bool,
+    #[serde(default)]
+    from_start: bool,
+    /// Tells several timers of a task apart.
+    #[serde(default)]
+    name: String,
+    /// One timer for all tasks that name it.
+    #[serde(default)]
+    shared: bool,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpinText {
+    time: Nanos,
+    #[serde(default = "spin_piece")]
+    piece: Nanos,
+}
+
+fn spin_piece() -> Nanos {
+    Nanos::from_micros(32)
 }
 
 #[derive(Clone, Deserialize)]
@@ -220,6 +240,7 @@ struct LoopText {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum StepText {
     Run(AmountText),
+    Spin(SpinText),
     Sleep(AmountText),
     SleepUntil(Nanos),
     Timer(TimerText),
@@ -368,13 +389,20 @@ fn lower(
 }
 
 /// One step that is no loop; `x = false` steps are left out.
-fn lower_step(builder: &Builder, scope: Instance, step: &StepText) -> Result<Option<Op>, BuildError> {
+fn lower_step(builder: &mut Builder, scope: Instance, step: &StepText) -> Result<Option<Op>, BuildError> {
     let channel = |name: &str| builder.find_channel(&scope.name(name));
     Ok(Some(match step {
         StepText::Run(time) => Op::Run(amount(time)),
         StepText::Sleep(time) => Op::Sleep(amount(time)),
         StepText::SleepUntil(time) => Op::SleepUntil(*time),
+        StepText::Spin(spin) => Op::Spin { time: spin.time, piece: spin.piece },
         StepText::Timer(timer) => Op::Timer {
+            timer: if timer.shared {
+                TimerRef::Shared(builder.shared_timer(&scope.name(&timer.name)))
+            } else {
+                TimerRef::Own(builder.own_timer(&scope.name(&timer.name)))
+            },
+            from_start: timer.from_start,
             period: timer.period,
             deadline: timer.deadline.unwrap_or(timer.period),
             resync: timer.resync,

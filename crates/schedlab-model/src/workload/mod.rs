@@ -33,6 +33,15 @@ impl From<Nanos> for Amount {
     }
 }
 
+/// A periodic timer: what it is counts when it expired last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TimerRef {
+    /// One of the task's own, by number.
+    Own(u32),
+    /// One that several tasks share, by number: each call moves it on by a period.
+    Shared(u32),
+}
+
 /// Index of a program in [`Workload::programs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProgramId(pub u32);
@@ -47,13 +56,24 @@ pub struct TaskSpecId(pub u32);
 pub enum Op {
     /// Use the CPU for this long (at capacity 1024).
     Run(Amount),
+    /// Use the CPU in pieces until this much time has passed, whoever had the CPU in it (rt-app's `runtime`).
+    Spin {
+        /// Time from the start of the step.
+        time: Nanos,
+        /// Length of a piece (at capacity 1024): the clock is looked at after each.
+        piece: Nanos,
+    },
     /// Sleep for this long from now.
     Sleep(Amount),
     /// Sleep until an instant of the run.
     SleepUntil(Nanos),
-    /// Absolute periodic timer: sleep until the next multiple of `period` after the task's first call. A late
-    /// task does not sleep. Ends the current job and releases the next.
+    /// Absolute periodic timer: sleep until `period` after its last expiry. A late task does not sleep. Ends the
+    /// current job and releases the next.
     Timer {
+        /// Which timer.
+        timer: TimerRef,
+        /// The first expiry is `period` after the task's start time ([`TaskSpec::start`]) instead of its first call.
+        from_start: bool,
         /// The period.
         period: Nanos,
         /// Deadline of a job after its release; usually the period.
@@ -197,7 +217,7 @@ pub struct ChannelSpec {
 }
 
 /// What a channel is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelType {
     /// Bytes, in order: pipe or one direction of a socket.

@@ -43,8 +43,10 @@ pub(crate) struct Actor {
     pub(crate) pending: u64,
     /// When the pending timer is due, without slack.
     pub(crate) timer_due: u64,
-    /// Next release of the periodic timer; `None` before its first call.
-    pub(crate) next_release: Option<u64>,
+    /// Last expiry of each of its own periodic timers, by number; `None` before the first call.
+    pub(crate) own_timers: Vec<Option<u64>>,
+    /// When the current spin ends.
+    pub(crate) spin_until: Option<u64>,
     /// Open job: release and deadline.
     pub(crate) job: Option<(u64, u64)>,
     /// Children alive.
@@ -63,7 +65,13 @@ pub(crate) struct Actor {
 
 impl Actor {
     /// Before the first step.
-    pub(crate) fn new(pc: u32, parent: TaskId, sends_to: Vec<ChannelId>, rng: Rng) -> Actor {
+    pub(crate) fn new(
+        pc: u32,
+        parent: TaskId,
+        sends_to: Vec<ChannelId>,
+        rng: Rng,
+        own_timers: usize,
+    ) -> Actor {
         Actor {
             pc,
             loops: Vec::new(),
@@ -72,7 +80,8 @@ impl Actor {
             halfway: false,
             pending: 0,
             timer_due: 0,
-            next_release: None,
+            own_timers: vec![None; own_timers],
+            spin_until: None,
             job: None,
             children: 0,
             parent,

@@ -2,7 +2,7 @@
 
 use super::amount::Draw;
 use crate::error::SimError;
-use schedlab_model::workload::{ChannelType, Op, TaskSpec, Workload};
+use schedlab_model::workload::{ChannelType, Op, TaskSpec, TimerRef, Workload};
 use schedlab_model::{ChannelId, Nanos, TaskAttributes};
 
 /// No timeout.
@@ -13,8 +13,14 @@ pub(crate) const FOREVER: u64 = u64::MAX;
 pub(crate) enum Step {
     Run(Draw),
     Sleep(Draw),
+    Spin {
+        time: u64,
+        piece: u64,
+    },
     SleepUntil(u64),
     Timer {
+        timer: TimerRef,
+        from_start: bool,
         period: u64,
         deadline: u64,
         resync: bool,
@@ -102,6 +108,10 @@ pub(crate) struct Code {
     pub(crate) attributes: Vec<TaskAttributes>,
     /// For each task row the channels whose sending end it holds, by itself or for children it forks.
     pub(crate) sends: Vec<Vec<ChannelId>>,
+    /// How many timers tasks share.
+    pub(crate) shared_timers: usize,
+    /// How many timers of its own a task can have at most.
+    pub(crate) own_timers: usize,
     /// Whether a program can run for ever.
     pub(crate) endless: Vec<bool>,
 }
@@ -173,9 +183,17 @@ impl Code {
             Op::Sleep(amount) => Step::Sleep(Draw::new(amount, &mut self.quantiles)?),
             Op::SleepUntil(time) => Step::SleepUntil(time.0),
             Op::Timer { period, .. } if period.0 == 0 => return Err("a timer needs a period above 0".into()),
-            Op::Timer { period, deadline, resync } => {
-                Step::Timer { period: period.0, deadline: deadline.0, resync: *resync }
+            Op::Timer { timer, from_start, period, deadline, resync } => {
+                let (timers, number) = match timer {
+                    TimerRef::Own(number) => (&mut self.own_timers, number),
+                    TimerRef::Shared(number) => (&mut self.shared_timers, number),
+                };
+                *timers = (*timers).max(*number as usize + 1);
+                let (timer, from_start, resync) = (*timer, *from_start, *resync);
+                Step::Timer { timer, from_start, period: period.0, deadline: deadline.0, resync }
             }
+            Op::Spin { piece, .. } if piece.0 == 0 => return Err("a spin needs a piece above 0".into()),
+            Op::Spin { time, piece } => Step::Spin { time: time.0, piece: piece.0 },
             Op::Send { channel, bytes } => Step::Send { channel: check(*channel, &[Bytes])?, bytes: *bytes },
             Op::Receive { channel, bytes } => {
                 Step::Receive { channel: check(*channel, &[Bytes])?, bytes: *bytes }

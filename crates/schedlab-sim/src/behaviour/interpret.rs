@@ -7,7 +7,7 @@ use crate::error::SimError;
 use crate::kernel::{CostKind, CpuEvent, Resched, Slot, TaskState};
 use crate::simulation::Simulation;
 use schedlab_model::event::{Context, EventKind};
-use schedlab_model::workload::ChannelType;
+use schedlab_model::workload::{ChannelType, TimerRef};
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 
 /// Steps without time after which a task is told to be stuck.
@@ -108,7 +108,14 @@ impl Simulation {
                 self.work.actors[index].pc += 1;
                 self.sleep_until(task, due)
             }
-            Step::Timer { period, deadline, resync } => self.periodic_timer(task, period, deadline, resync),
+            Step::Timer { timer, from_start, period, deadline, resync } => {
+                self.end_job(task);
+                let due = self.timer_due(task, timer, from_start, period);
+                let release = self.next_release(task, timer, due, resync);
+                self.work.actors[index].job = Some((release, release.saturating_add(deadline)));
+                self.work.actors[index].pc += 1;
+                self.sleep_until(task, release)
+            }
             Step::Send { channel, bytes } => self.send(task, channel, bytes),
             Step::Receive { channel, bytes } => self.receive(task, channel, bytes),
             Step::ReceiveAll { channel, bytes } => self.receive_all(task, channel, bytes),
@@ -142,6 +149,7 @@ impl Simulation {
 
     fn rare_step(&mut self, cpu: CpuId, task: TaskId, step: Step) -> Outcome {
         match step {
+            Step::Spin { time, piece } => self.spin(task, time, piece),
             Step::Close { channel } => {
                 self.close(task, channel);
                 self.next(task)
@@ -211,20 +219,39 @@ impl Simulation {
         Outcome::Off
     }
 
-    /// Ends the current job and sleeps until the next release; a late task goes on at once, and with `resync`
-    /// counts its periods anew from now.
-    fn periodic_timer(&mut self, task: TaskId, period: u64, deadline: u64, resync: bool) -> Outcome {
-        self.end_job(task);
+    /// When a call of a timer will let the task go on: a period after its last expiry; late, at once.
+    pub(crate) fn timer_due(&self, task: TaskId, timer: TimerRef, from_start: bool, period: u64) -> u64 {
+        let expired = match timer {
+            TimerRef::Shared(number) => self.work.shared_timers[number as usize],
+            TimerRef::Own(number) => self.work.actors[task.index()].own_timers[number as usize],
+        };
+        let spec = self.core.k.task(task).spec as usize;
+        let origin = || if from_start { self.work.workload.tasks[spec].start.0 } else { self.core.k.now };
+        expired.unwrap_or_else(origin) + period
+    }
+
+    /// Moves a timer on by a period; with `resync` a late one counts anew from now.
+    fn next_release(&mut self, task: TaskId, timer: TimerRef, due: u64, resync: bool) -> u64 {
+        let release = if resync { due.max(self.core.k.now) } else { due };
+        let expired = match timer {
+            TimerRef::Shared(number) => &mut self.work.shared_timers[number as usize],
+            TimerRef::Own(number) => &mut self.work.actors[task.index()].own_timers[number as usize],
+        };
+        *expired = Some(release);
+        release
+    }
+
+    /// Another piece of work while the time of the spin has not passed.
+    fn spin(&mut self, task: TaskId, time: u64, piece: u64) -> Outcome {
         let now = self.core.k.now;
         let actor = &mut self.work.actors[task.index()];
-        let mut release = actor.next_release.unwrap_or(now) + period;
-        if resync && release < now {
-            release = now;
+        let until = *actor.spin_until.get_or_insert(now.saturating_add(time));
+        if now >= until {
+            actor.spin_until = None;
+            return self.next(task);
         }
-        actor.next_release = Some(release);
-        actor.job = Some((release, release.saturating_add(deadline)));
-        actor.pc += 1;
-        self.sleep_until(task, release)
+        self.core.k.task_mut(task).work_left = piece;
+        Outcome::Busy
     }
 
     fn end_job(&mut self, task: TaskId) {

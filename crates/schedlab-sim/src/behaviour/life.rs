@@ -24,7 +24,8 @@ impl Simulation {
         }
         let stream = row.stream.wrapping_mul(0x1_0000).wrapping_add(u64::from(id.0));
         let start = self.work.code.starts[row.program.0 as usize];
-        self.work.actors.push(Actor::new(start, parent, sends_to, Rng::new(self.work.seed, stream)));
+        let (rng, timers) = (Rng::new(self.work.seed, stream), self.work.code.own_timers);
+        self.work.actors.push(Actor::new(start, parent, sends_to, rng, timers));
         self.work.targets_left += u32::from(row.target);
         self.table_row(id, &attributes);
         id

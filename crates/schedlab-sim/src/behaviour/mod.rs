@@ -31,6 +31,8 @@ pub(crate) struct Work {
     pub(crate) channels: Vec<Channel>,
     /// State of each task's program, by task.
     pub(crate) actors: Vec<Actor>,
+    /// Last expiry of each timer that tasks share, by number; `None` before the first call.
+    pub(crate) shared_timers: Vec<Option<u64>>,
     /// Next arrival of each device.
     pub(crate) arrivals: Vec<usize>,
     /// Target tasks that have not ended.

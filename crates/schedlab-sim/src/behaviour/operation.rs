@@ -26,7 +26,7 @@ impl Simulation {
         self.end_call(task);
         let pc = self.work.actors[task.index()].pc;
         if self.work.actors[task.index()].open.is_none()
-            && let Some(call) = self.call(pc)
+            && let Some(call) = self.call(task, pc)
         {
             self.work.actors[task.index()].open = Some((pc, call));
             let Call { operation, channel, amount } = call;
@@ -55,13 +55,15 @@ impl Simulation {
     }
 
     /// The system call that a step makes, if any.
-    fn call(&self, pc: u32) -> Option<Call> {
+    fn call(&self, task: TaskId, pc: u32) -> Option<Call> {
         let channel = |id: ChannelId| &self.work.channels[id.index()];
         let none = ChannelId(0);
         let (operation, channel, amount) = match self.work.code.steps[pc as usize] {
             Step::Sleep(draw) => (Operation::SleepRelative, none, draw.mean(&self.work.code.quantiles)),
             Step::SleepUntil(due) => (Operation::SleepAbsolute, none, due),
-            Step::Timer { period, .. } => (Operation::SleepAbsolute, none, self.core.k.now + period),
+            Step::Timer { timer, from_start, period, .. } => {
+                (Operation::SleepAbsolute, none, self.timer_due(task, timer, from_start, period))
+            }
             Step::Send { channel, bytes } => (Operation::PipeWrite, channel, u64::from(bytes)),
             Step::Receive { channel, bytes } => (Operation::PipeRead, channel, u64::from(bytes)),
             Step::WaitAny { list, timeout } => {
