@@ -115,7 +115,11 @@ fn workloads_that_cannot_run() {
             &["'m' is not declared", "[channels.m]"],
         ),
         ("none.json", "{\"tasks\": {}}", &["no task that starts"]),
-        ("key.json", "{\"tasks\": {\"a\": {\n\"mem\": 3}}}", &["line 2: tasks.a.mem", "write a run of the time"]),
+        (
+            "key.json",
+            "{\"tasks\": {\"a\": {\n\"mem\": 3}}}",
+            &["line 2: tasks.a.mem", "write a run of the time"],
+        ),
     ] {
         let path = file(&directory, name, text);
         run(&["simulate", &path]).refused(2, &[&[name][..], says].concat());
