@@ -168,7 +168,7 @@ impl Simulation {
                 if until > self.core.k.now {
                     self.core.k.arm(slot, until);
                 } else {
-                    self.core.schedule(cpu);
+                    self.schedule(cpu);
                 }
             }
             Slot::Cpu(cpu, CpuEvent::Tick) => {

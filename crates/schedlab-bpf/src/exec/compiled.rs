@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::context::HostFn;
+use super::context::{HostFn, MainEntry};
 use super::fault::BpfError;
 use super::layout::Layout;
-use super::link::{Linked, link};
+use super::link::{Linked, Program, link};
 use super::target::{Action, CallTarget, ContextField, TargetTable};
 use super::{Host, Instance};
 use crate::helpers;
@@ -131,6 +131,13 @@ impl Code {
     #[inline]
     pub(crate) fn native_entry(&self, function: u32) -> Option<NativeEntry> {
         self.native.as_ref().map(|native| native.entry(function))
+    }
+
+    /// Native code of each program's main function; empty without native code.
+    pub(crate) fn main_entries(&self) -> Box<[Option<MainEntry>]> {
+        let Some(native) = &self.native else { return Box::default() };
+        let entry = |program: &Program| native.entry(program.entry).main();
+        self.linked.programs.iter().map(entry).collect()
     }
 
     /// Whether there is native code.

@@ -31,8 +31,14 @@ pub(crate) struct RawContext {
     pub host: *mut (),
     /// Nested calls in progress.
     pub level: u32,
+    pub nr_cpus: u32,
+    /// Native code of each program's main function, where it is to be used.
+    pub entries: Box<[Option<MainEntry>]>,
     pub state: State,
 }
+
+/// The main function of a program: context, frame pointer, r1.
+pub(crate) type MainEntry = unsafe extern "C" fn(*mut RawContext, u64, u64) -> u64;
 
 /// Marks the running program as to be ended; the first reason stays.
 pub(crate) fn raise(raw: &mut RawContext, kind: FaultKind) {
@@ -53,24 +59,28 @@ impl<'a, H: 'static> CallContext<'a, H> {
         CallContext { raw, host: PhantomData }
     }
 
+    #[inline]
     fn raw(&self) -> &RawContext {
         // SAFETY: valid for the lifetime of this value; shared while `self` is borrowed.
         unsafe { &*self.raw }
     }
 
+    #[inline]
     pub(crate) fn raw_mut(&mut self) -> &mut RawContext {
         // SAFETY: valid for the lifetime of this value, and exclusive while `self` is borrowed.
         unsafe { &mut *self.raw }
     }
 
+    #[inline]
     pub(crate) fn state(&mut self) -> &mut State {
         &mut self.raw_mut().state
     }
 
     /// Possible CPUs.
+    #[inline]
     #[must_use]
     pub fn nr_cpus(&self) -> u32 {
-        self.raw().state.code.options.nr_cpus
+        self.raw().nr_cpus
     }
 
     /// The host's own state.
@@ -134,6 +144,7 @@ impl<'a, H: 'static> CallContext<'a, H> {
     }
 
     /// Instructions this instance has executed so far.
+    #[inline]
     #[must_use]
     pub fn executed(&self) -> u64 {
         let raw = self.raw();
@@ -149,6 +160,17 @@ impl<'a, H: 'static> CallContext<'a, H> {
     pub fn call(&mut self, program: usize, arguments: &[u64]) -> Result<u64, Fault> {
         // SAFETY: the context is live, and `&mut self` ends every other borrow of it and the host.
         unsafe { super::run::call_program(self.raw, program, arguments) }
+    }
+
+    /// The same for a member with up to three arguments, on the shortest way; what is left over of the three
+    /// may be anything.
+    ///
+    /// # Errors
+    /// A fault, after which the instance can be used further.
+    #[inline]
+    pub fn call_words(&mut self, program: usize, arguments: [u64; 3]) -> Result<u64, Box<Fault>> {
+        // SAFETY: as for `call`.
+        unsafe { super::run::call_words(self.raw, program, arguments) }
     }
 
     /// Calls a program's main function with r1 to r5.

@@ -61,16 +61,20 @@ impl<H: Host> Instance<H> {
             current: 0,
             host: std::ptr::null_mut(),
             level: 0,
+            nr_cpus: options.nr_cpus,
+            entries: code.main_entries(),
             state,
         };
         Instance { raw: Box::into_raw(Box::new(raw)), host: PhantomData }
     }
 
+    #[inline]
     fn raw(&self) -> &RawContext {
         // SAFETY: owned; no program runs while `self` can be borrowed.
         unsafe { &*self.raw }
     }
 
+    #[inline]
     fn state(&mut self) -> &mut State {
         // SAFETY: owned and exclusively borrowed; no program runs meanwhile.
         unsafe { &mut (*self.raw).state }
@@ -121,15 +125,20 @@ impl<H: Host> Instance<H> {
     pub fn set_interpreted(&mut self, interpreted: bool) {
         let native = self.raw().state.code.is_native();
         self.state().native = native && !interpreted;
+        let entries = if interpreted { Box::default() } else { self.raw().state.code.main_entries() };
+        // SAFETY: owned and exclusively borrowed; no program runs meanwhile.
+        unsafe { (*self.raw).entries = entries };
     }
 
     /// Instructions executed so far.
     #[must_use]
+    #[inline]
     pub fn executed(&self) -> u64 {
         self.raw().state.executed
     }
 
     /// The region.
+    #[inline]
     pub fn memory(&mut self) -> &mut Memory {
         &mut self.state().memory
     }

@@ -23,8 +23,8 @@ pub const HOST_AREA: u64 = (ZERO_BYTES + LEVELS_MAX as u64 * LEVEL_BYTES).next_m
 pub(crate) const MAP_OBJECT_BYTES: u64 = 64;
 
 /// Frame pointer of the first function of a level; its arguments begin at the same address.
-pub(crate) fn frame_pointer(level: u32) -> u64 {
-    ZERO_BYTES + u64::from(level + 1) * LEVEL_BYTES - ARGUMENT_BYTES
+pub(crate) const fn frame_pointer(level: u32) -> u64 {
+    ZERO_BYTES + (level as u64 + 1) * LEVEL_BYTES - ARGUMENT_BYTES
 }
 
 /// Eight bytes of a level that neither arguments nor frames use.

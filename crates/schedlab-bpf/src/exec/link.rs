@@ -132,7 +132,9 @@ impl Linker<'_> {
         self.depth(&ops)?;
         for index in self.first..self.linked.functions.len() as u32 {
             let function = &self.linked.functions[index as usize];
-            let args = arguments(&ops, function.start, function.end);
+            // A program's main function takes its context, whether it reads it or not: see `Instance`.
+            let least = u8::from(index == self.first);
+            let args = arguments(&ops, function.start, function.end).max(least);
             self.linked.functions[index as usize].args = args;
         }
         self.linked.programs.push(Program {

@@ -76,6 +76,39 @@ pub(crate) unsafe fn call_program(
     }
 }
 
+/// Calls a program with up to three arguments: from the host and in native code without further ado.
+///
+/// # Safety
+/// As for [`enter`].
+#[inline]
+pub(crate) unsafe fn call_words(
+    raw: *mut RawContext,
+    program: usize,
+    arguments: [u64; 3],
+) -> Result<u64, Box<Fault>> {
+    const AT: u64 = frame_pointer(0);
+    // SAFETY: the pointer is live; the reference ends before native code starts. The slots lie inside the
+    // region: see `layout`. The entry belongs to code the instance keeps alive.
+    unsafe {
+        let context = &mut *raw;
+        if let Some(Some(entry)) = context.entries.get(program).copied()
+            && context.level == 0
+            && context.fault == 0
+        {
+            let budget = context.state.budget;
+            context.fuel = budget as i64;
+            context.level = 1;
+            context.base.add(AT as usize).cast::<[u64; 3]>().write(arguments);
+            let value = entry(raw, AT, AT);
+            let context = &mut *raw;
+            context.level = 0;
+            context.state.executed += budget.wrapping_sub(context.fuel as u64);
+            return if context.fault == 0 { Ok(value) } else { Err(Box::new(take_fault(raw, true))) };
+        }
+        call_program(raw, program, &arguments).map_err(Box::new)
+    }
+}
+
 /// Calls a function by the address a program knows it by.
 ///
 /// # Safety

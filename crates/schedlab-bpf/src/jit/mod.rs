@@ -17,7 +17,7 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
 use crate::exec::BpfError;
-use crate::exec::context::RawContext;
+use crate::exec::context::{MainEntry, RawContext};
 use crate::exec::layout::Layout;
 use crate::exec::link::Linked;
 use crate::image::ObjectImage;
@@ -57,6 +57,11 @@ impl NativeEntry {
                 _ => NativeEntry::Args5(std::mem::transmute::<*const u8, Native5>(code)),
             }
         }
+    }
+
+    /// The function if it has one argument, as main functions have.
+    pub(crate) fn main(self) -> Option<MainEntry> {
+        if let NativeEntry::Args1(entry) = self { Some(entry) } else { None }
     }
 
     /// Runs the function with registers r1 to r5.

@@ -13,6 +13,9 @@ use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 /// Steps without time after which a task is told to be stuck.
 const STEPS_WITHOUT_TIME_MAX: u32 = 1_000_000;
 
+/// Steps without effect on others that a task passes when it comes back, at most.
+const STEPS_BEFORE_WORK_MAX: u32 = 4;
+
 /// What a step did.
 pub(crate) enum Outcome {
     /// Nothing that takes time: on to the next.
@@ -33,7 +36,7 @@ impl Simulation {
         self.core.k.this_cpu = cpu;
         let task = self.core.k.cpu(cpu).curr;
         if self.core.k.resched_is_due(cpu) {
-            self.core.schedule(cpu);
+            self.schedule(cpu);
             return Ok(());
         }
         for _ in 0..STEPS_WITHOUT_TIME_MAX {
@@ -45,14 +48,14 @@ impl Simulation {
                     continue;
                 }
                 Outcome::Busy => self.core.k.arm_resume(cpu),
-                Outcome::Off => self.core.schedule(cpu),
+                Outcome::Off => self.schedule(cpu),
                 Outcome::Yield => {
                     self.core.yield_task(cpu);
-                    self.core.schedule(cpu);
+                    self.schedule(cpu);
                 }
                 Outcome::Move => {
                     self.core.k.task_mut(task).state = TaskState::Sleeping;
-                    self.core.schedule(cpu);
+                    self.schedule(cpu);
                     self.core.try_to_wake_up(task, Context::Task, 0);
                 }
             }
@@ -63,6 +66,40 @@ impl Simulation {
             steps: STEPS_WITHOUT_TIME_MAX,
             time: self.core.k.now_nanos(),
         })
+    }
+
+    /// Switches to the task to run next, if there is one, and lets it go on.
+    pub(crate) fn schedule(&mut self, cpu: CpuId) {
+        self.core.schedule(cpu);
+        let task = self.core.k.cpu(cpu).curr;
+        if task.is_idle() {
+            return;
+        }
+        if self.core.k.task(task).work_left == 0 {
+            self.begin_work(cpu, task);
+        }
+        self.core.k.arm_resume(cpu);
+    }
+
+    /// A task that comes back and goes on with work of its own begins it here: nothing can happen between the
+    /// end of the switch and the first step that others see, so the end of the switch needs no event.
+    fn begin_work(&mut self, cpu: CpuId, task: TaskId) {
+        if self.core.k.trace.detail {
+            self.end_call(task);
+        }
+        for _ in 0..STEPS_BEFORE_WORK_MAX {
+            match self.work.code.steps[self.work.actors[task.index()].pc as usize] {
+                Step::LoopStart { .. } | Step::LoopEnd { .. } => {
+                    self.step(cpu, task);
+                    self.core.k.cpu_mut(cpu).looks_at_exit = true;
+                }
+                Step::Run(_) => {
+                    self.step(cpu, task);
+                    return;
+                }
+                _ => return,
+            }
+        }
     }
 
     /// A step is done and the task returns to its own code: first a pending reschedule, then what the step
@@ -81,7 +118,7 @@ impl Simulation {
             k.arm(Slot::Cpu(cpu, CpuEvent::Resched), at);
             k.arm_resume(cpu);
         } else {
-            self.core.schedule(cpu);
+            self.schedule(cpu);
         }
         true
     }

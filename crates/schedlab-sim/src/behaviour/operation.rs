@@ -42,7 +42,7 @@ impl Simulation {
     }
 
     /// Ends the open operation if the task has gone past its step.
-    fn end_call(&mut self, task: TaskId) {
+    pub(crate) fn end_call(&mut self, task: TaskId) {
         let actor = &mut self.work.actors[task.index()];
         let Some((_, call)) = actor.open.filter(|(pc, _)| *pc != actor.pc) else { return };
         actor.open = None;

@@ -53,19 +53,22 @@ impl Core {
         }
     }
 
-    /// `pick_next_task`: the strongest class that has one. `prev` is the current task.
+    /// `pick_next_task`: the strongest class that has one. `prev` is the current task. Like
+    /// `next_active_class`, it passes over the fair class while every task of it is the ext class's.
     pub(crate) fn pick_next_task(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
         rt::pull(&mut self.k, cpu);
         if let Some(task) = rt::pick_task(&self.k, cpu) {
             return task;
         }
-        if let Some(task) = fair::class::pick_task(&mut self.k, cpu) {
-            return task;
-        }
-        if fair::balance::newidle(&mut self.k, cpu)
-            && let Some(task) = fair::class::pick_task(&mut self.k, cpu)
-        {
-            return task;
+        if !self.ext.has_switched_all() {
+            if let Some(task) = fair::class::pick_task(&mut self.k, cpu) {
+                return task;
+            }
+            if fair::balance::newidle(&mut self.k, cpu)
+                && let Some(task) = fair::class::pick_task(&mut self.k, cpu)
+            {
+                return task;
+            }
         }
         let state = self.k.task(prev);
         let still = state.class == Class::Ext && state.on_rq;

@@ -6,8 +6,8 @@ use schedlab_model::event::PrevState;
 use schedlab_model::{CpuId, TaskId};
 
 impl Core {
-    /// Looks for the task to run next and switches to it. Afterwards the CPU runs its task from where that
-    /// left off, or is idle.
+    /// Looks for the task to run next and switches to it. Afterwards the CPU is idle, or the caller arms the
+    /// event at which its task will have gone on from where it left off.
     pub(crate) fn schedule(&mut self, cpu: CpuId) {
         let prev = self.k.cpu(cpu).curr;
         self.k.settle(cpu);
@@ -25,10 +25,9 @@ impl Core {
         if next != prev {
             self.switch(cpu, prev, next);
         }
+        self.k.cpu_mut(cpu).looks_at_exit = false;
         if next.is_idle() {
             self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resume));
-        } else {
-            self.k.arm_resume(cpu);
         }
     }
 

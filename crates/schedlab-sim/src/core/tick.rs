@@ -18,7 +18,9 @@ impl Core {
         self.interrupt(cpu, IrqSource::Timer, cost);
         self.task_tick(cpu);
         crate::rt::server_tick(&mut self.k, cpu);
-        crate::fair::balance::tick(&mut self.k, cpu);
+        if !self.ext.has_switched_all() {
+            crate::fair::balance::tick(&mut self.k, cpu);
+        }
         self.k.leave_kernel(cpu);
     }
 

@@ -92,25 +92,36 @@ impl CallState {
 }
 
 /// Calls a callback that is switched on; its return value, 0 after a fault.
-pub(crate) fn call(
+#[inline]
+pub(crate) fn call<const N: usize>(
     cx: &mut Cx<'_>,
     op: Op,
     locked: Option<u32>,
     subjects: [u32; 2],
-    arguments: &[u64],
+    arguments: &[u64; N],
 ) -> u64 {
+    const { assert!(N <= 3, "no callback has more arguments") };
+    let mut words = [0; 3];
+    // The length is known here: no call of memcpy for a word.
+    words[..N].copy_from_slice(arguments);
+    call_words(cx, CallState { op: Some(op), locked, subjects }, op, words)
+}
+
+fn call_words(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) -> u64 {
     let host = cx.host();
     let Some(program) = host.programs[op as usize] else { return 0 };
     host.callbacks += 1;
-    let outer = std::mem::replace(&mut host.call, CallState { op: Some(op), locked, subjects });
-    let logged = host.trace.is_some().then(|| super::trace::record(cx, op, arguments));
-    let result = cx.call(program as usize, arguments);
-    if let (Some(at), Ok(value)) = (logged, &result) {
-        super::trace::returned(cx, op, at, *value);
-    }
+    let outer = std::mem::replace(&mut host.call, state);
+    let logged = host.trace.is_some().then(|| super::trace::record(cx, op, &arguments));
+    let result = cx.call_words(program as usize, arguments);
     cx.host().call = outer;
     match result {
-        Ok(value) => value,
+        Ok(value) => {
+            if let Some(at) = logged {
+                super::trace::returned(cx, op, at, value);
+            }
+            value
+        }
         Err(fault) => {
             super::exit::program_fault(cx, &fault.to_string());
             0
@@ -125,10 +136,9 @@ pub(crate) fn call_task<const N: usize>(cx: &mut Cx<'_>, op: Op, cpu: u32, task:
     if !host.has_op(op) {
         return;
     }
-    let mut arguments = [host.task(task).address, 0, 0];
-    // The length is known here: no call of memcpy for a word.
-    arguments[1..=N].copy_from_slice(rest);
-    call(cx, op, Some(cpu), [task, 0], &arguments[..=N]);
+    let mut words = [host.task(task).address, 0, 0];
+    words[1..=N].copy_from_slice(rest);
+    call_words(cx, CallState { op: Some(op), locked: Some(cpu), subjects: [task, 0] }, op, words);
 }
 
 /// Whether the running callback may call a kfunc of one of these groups; the kernel's error otherwise.

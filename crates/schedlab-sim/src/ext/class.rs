@@ -1,8 +1,8 @@
 //! The class as the core sees it: each function of `struct sched_class` enters the scheduler's context, and
 //! what the scheduler asked of the kernel is carried out when it returns.
 //!
-//! Costs: entering a callback and its instructions are charged to the CPU whose code runs. Within one switch
-//! they are summed up and charged at its end.
+//! Costs: entering a callback and its instructions are charged to the CPU whose code runs. Within one switch or
+//! wake-up they are summed up, drawn once and charged at its end.
 
 use super::call::Op;
 use super::consts::*;
@@ -34,8 +34,6 @@ pub(crate) struct Attached {
     pub(crate) host: Host,
     /// Executed instructions that have been charged.
     charged: u64,
-    /// Costs of the switch in progress, in ns.
-    pending_ns: u64,
     /// Addresses of the programs' timers, by token.
     timers: Vec<u64>,
     /// First task of each process.
@@ -53,7 +51,6 @@ impl Attached {
             instance,
             host,
             charged: 0,
-            pending_ns: 0,
             timers: Vec::new(),
             leaders: BTreeMap::new(),
             choosing: None,
@@ -103,32 +100,23 @@ impl Attached {
         if cx.host().deferred_work {
             reenq::run_deferred(&mut cx);
         }
-        let executed = cx.executed();
-        self.account(k, executed);
         if !self.host.effects.is_empty() {
             self.apply(k);
         }
         result
     }
 
-    /// Adds up what callbacks cost.
-    fn account(&mut self, k: &mut Kernel, executed: u64) {
+    /// Charges the callbacks since the last charge and the instructions they executed.
+    fn charge(&mut self, k: &mut Kernel, cpu: CpuId) {
         let callbacks = std::mem::take(&mut self.host.callbacks);
         if callbacks == 0 {
             return;
         }
-        let instructions = executed - self.charged;
-        self.charged = executed;
+        let executed = self.instance.executed();
+        let instructions = executed - std::mem::replace(&mut self.charged, executed);
         let entering = u64::from(callbacks) * k.cost(CostKind::ExtCallback);
-        self.pending_ns += entering + instructions * k.cost(CostKind::BpfKiloInstructions) / 1000;
-    }
-
-    /// Charges what has been added up.
-    fn charge(&mut self, k: &mut Kernel, cpu: CpuId) {
-        let ns = std::mem::take(&mut self.pending_ns);
-        if ns > 0 {
-            k.charge(cpu, ns);
-        }
+        let executing = instructions * k.cost(CostKind::BpfKiloInstructions) / 1000;
+        k.charge(cpu, entering + executing);
     }
 
     fn apply(&mut self, k: &mut Kernel) {
@@ -245,6 +233,12 @@ impl Ext {
             _ => false,
         };
         mine && ext.host.enabled != 0 && ext.host.exit.is_none()
+    }
+
+    /// Whether no task can be in the fair class (`scx_switched_all`).
+    #[inline]
+    pub(crate) fn has_switched_all(&self) -> bool {
+        self.takes(Policy::Normal)
     }
 
     /// A new task exists (`ops.init_task`, then `ops.enable` if it [is taken](Ext::takes)); before its first
@@ -535,7 +529,7 @@ impl Ext {
                 k.cancel_ext_timer(TOKEN_TIMERS + timer as u32);
             }
             k.cancel_ext_timer(TOKEN_WATCHDOG);
-            ext.pending_ns = 0;
+            ext.host.callbacks = 0;
         }
     }
 

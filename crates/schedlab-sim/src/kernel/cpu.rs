@@ -25,6 +25,9 @@ pub(crate) struct Cpu {
     pub(crate) capacity: u32,
     /// ns of kernel time to spend before the current task's work goes on.
     pub(crate) overhead: u64,
+    /// The current task passed steps of its program on its way out of the kernel: at the end of the overhead it
+    /// acts on a lazy mark.
+    pub(crate) looks_at_exit: bool,
     /// Until when progress is accounted.
     pub(crate) settled_at: u64,
     /// Not preemptible before.
@@ -50,6 +53,7 @@ impl Cpu {
             nr_running: 0,
             capacity,
             overhead: 0,
+            looks_at_exit: false,
             settled_at: 0,
             kernel_until: 0,
             idle_since: Some(0),

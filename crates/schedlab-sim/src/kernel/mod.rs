@@ -342,8 +342,12 @@ impl Kernel {
         }
         if self.cpu(cpu).resched == Resched::None {
             self.cpu_mut(cpu).resched = Resched::Lazy;
+            let state = self.cpu(cpu);
+            let exit = state.settled_at + state.overhead;
             if cpu == self.this_cpu {
                 self.leave_kernel(cpu);
+            } else if state.looks_at_exit && exit > self.now {
+                self.arm(Slot::Cpu(cpu, CpuEvent::Resched), exit);
             }
         }
     }
