@@ -4,7 +4,10 @@
 //! seeds; rows show the recording, the mean over the seeds, and how many seeds are within the tolerance.
 #![allow(clippy::print_stdout)]
 
+mod causes;
+
 use anyhow::{Context, Result};
+use causes::Causes;
 use schedlab_model::Event;
 use schedlab_model::recording::{Provenance, Recording, codec};
 use schedlab_model::workload::Workload;
@@ -60,6 +63,7 @@ fn show(recording: &Recording) -> Result<()> {
         scores.push(Fidelity::of(recording, &simulated, LiveRange::default()));
         if seed == 1 && std::env::var_os("SCHEDLAB_DETAIL").is_some() {
             detail(recording, &simulated);
+            Causes::print(&Causes::of(recording), &Causes::of(&simulated));
         }
     }
     println!("{:22} {:>14} {:>14} {:>7} {:>7}", "metric", "recorded", "simulated", "ratio", "within");
