@@ -29,7 +29,9 @@ pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
     rq.keep_zero_vruntime_near(entities, vruntime);
     let contended = rq.nr_queued > 1;
     if contended && (served || unprotected) {
-        rq.next = None;
+        if rq.next == Some(task) {
+            rq.next = None;
+        }
         k.resched_curr_lazy(cpu);
     }
     k.task_mut(task).sum_exec += delta;
@@ -53,8 +55,10 @@ pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
 }
 
 /// `requeue_delayed_entity`: a delayed sleeper is woken; if it has caught up meanwhile it keeps no credit.
+///
+/// As in Linux the current task is *not* charged first: the sleeper is placed beside where that was when it was
+/// charged last, so by the time of the preemption check it is behind, and often preempts.
 fn requeue_delayed(k: &mut Kernel, cpu: CpuId, task: TaskId) {
-    update_curr(k, cpu);
     let (tick, idle) = (k.tick_ns, k.task(task).has_idle_policy());
     let Fair { params, rqs, entities, .. } = &mut k.fair;
     let rq = &mut rqs[cpu.index()];

@@ -202,8 +202,8 @@ fn an_ineligible_sleeper_stays_queued_until_its_turn_and_keeps_no_credit() {
     assert_eq!(k.fair.entity(TaskId(1)).vlag, 0);
 }
 
-/// Woken before its turn, the delayed sleeper only becomes runnable again: still 1 ms behind after 2 ms of
-/// the other, V = 2 ms = its vruntime: lag 0.
+/// Woken before its turn, the delayed sleeper only becomes runnable again. The other has run 2 ms that it is not
+/// charged for yet: V is still 1 ms, the lag −1 ms, as when the sleeper went.
 #[test]
 fn a_delayed_sleeper_that_wakes_keeps_its_place() {
     let mut k = kernel(&[0, 0]);
@@ -213,8 +213,32 @@ fn a_delayed_sleeper_that_wakes_keeps_its_place() {
     switch_to(&mut k, TaskId(2));
     k.now = 4_000_000;
     class::enqueue_task(&mut k, CPU, TaskId(1), flags::ENQUEUE_DELAYED);
-    assert_eq!((k.fair.entity(TaskId(1)).vruntime, k.fair.entity(TaskId(1)).vlag), (2_000_000, 0));
+    assert_eq!((k.fair.entity(TaskId(1)).vruntime, k.fair.entity(TaskId(1)).vlag), (2_000_000, -1_000_000));
     assert_eq!((k.fair.rqs[0].nr_runnable, k.cpu(CPU).nr_running), (2, 2));
+}
+
+/// The sleeper left at 2 ms with the other at 0; at 5 ms the tick charges the other 3 ms: V = 2.5 ms, the sleeper
+/// is owed 0.5 ms. Woken at 6 ms it keeps no credit and is placed at 3 ms, where the other was charged last; then
+/// the other is charged the 4th ms, is ahead of V = 3.5 ms, and its protection does not help it: preempted.
+#[test]
+fn a_delayed_sleeper_that_caught_up_preempts_who_ran_since_the_last_charge() {
+    let mut k = kernel(&[0, 0]);
+    switch_to(&mut k, TaskId(1));
+    k.now = 2_000_000;
+    class::dequeue_task(&mut k, CPU, TaskId(1), flags::DEQUEUE_SLEEP);
+    switch_to(&mut k, TaskId(2));
+    k.now = 5_000_000;
+    class::update_curr(&mut k, CPU);
+    k.cpu_mut(CPU).resched = crate::kernel::Resched::None;
+    k.now = 6_000_000;
+    class::enqueue_task(&mut k, CPU, TaskId(1), flags::ENQUEUE_DELAYED);
+    assert_eq!(
+        (k.fair.entity(TaskId(1)).vruntime, k.fair.entity(TaskId(2)).vruntime),
+        (3_000_000, 3_000_000)
+    );
+    class::wakeup_preempt(&mut k, CPU, TaskId(1), 0);
+    assert_eq!(k.fair.entity(TaskId(2)).vruntime, 4_000_000);
+    assert_eq!(k.cpu(CPU).resched, crate::kernel::Resched::Now);
 }
 
 /// A request of 1 ms that is served at 1 ms starts the next at 1 ms with deadline 2 ms.

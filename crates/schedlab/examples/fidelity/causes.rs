@@ -83,8 +83,11 @@ impl Causes {
 
     /// Rows of both recordings beside each other.
     pub fn print(recorded: &Causes, simulated: &Causes) {
-        println!("  wake-ups: context, prev CPU (i just idle, I long idle, b busy), = waker's; other CPU; put on");
-        let kinds: std::collections::BTreeSet<_> = recorded.kinds.keys().chain(simulated.kinds.keys()).collect();
+        println!(
+            "  wake-ups: context, prev CPU (i just idle, I long idle, b busy), = waker's; other CPU; put on"
+        );
+        let kinds: std::collections::BTreeSet<_> =
+            recorded.kinds.keys().chain(simulated.kinds.keys()).collect();
         for kind in kinds {
             let (a, b) = (recorded.kinds.get(kind), simulated.kinds.get(kind));
             if a.map_or(0, Vec::len) + b.map_or(0, Vec::len) < 5 {
@@ -102,7 +105,11 @@ impl Causes {
             );
         }
         let ms = |causes: &Causes| causes.idle_ns.iter().map(|ns| ns / 1_000_000).collect::<Vec<_>>();
-        println!("  preempted               | {} | {}", summary(Some(&recorded.preempted)), summary(Some(&simulated.preempted)));
+        println!(
+            "  preempted               | {} | {}",
+            summary(Some(&recorded.preempted)),
+            summary(Some(&simulated.preempted))
+        );
         println!(
             "  wakees that preempted {} / {}; moved by balancing {} / {}; idle ms by CPU {:?} / {:?}",
             recorded.preempting,
