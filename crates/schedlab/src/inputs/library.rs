@@ -15,6 +15,13 @@ pub const MACHINES: &[Entry] = &[
     ("vm-2cpu", include_str!("../../../../machines/vm-2cpu.toml")),
     ("desktop-smt", include_str!("../../../../machines/desktop-smt.toml")),
     ("two-socket", include_str!("../../../../machines/two-socket.toml")),
+    ("chiplet-server", include_str!("../../../../machines/chiplet-server.toml")),
+    ("hybrid-laptop", include_str!("../../../../machines/hybrid-laptop.toml")),
+    ("paper-plugsched", include_str!("../../../../machines/paper-plugsched.toml")),
+    ("paper-weights", include_str!("../../../../machines/paper-weights.toml")),
+    ("paper-stun", include_str!("../../../../machines/paper-stun.toml")),
+    ("paper-net-placement", include_str!("../../../../machines/paper-net-placement.toml")),
+    ("paper-vm-timers", include_str!("../../../../machines/paper-vm-timers.toml")),
 ];
 
 /// Finds an entry by name.
