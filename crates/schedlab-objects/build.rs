@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (directory, constant, doc) in [
         ("schedulers", "SCHEDULERS", "Every scheduler of bpf/schedulers, by name."),
         ("tests", "TESTS", "Objects that exercise the loader and the engine, by name."),
+        ("tests/conformance", "CONFORMANCE", "Schedulers that check what the kernel promises, by name."),
     ] {
         let entries = compiler.entries(&bpf.join(directory))?;
         write!(table, "/// {doc}\npub const {constant}: &[Object] = &[\n{entries}];\n\n")?;

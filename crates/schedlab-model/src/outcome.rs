@@ -42,6 +42,12 @@ pub struct SchedulerExit {
     pub reason: String,
     /// The message, e.g. which task failed to run for how long.
     pub message: String,
+    /// The exit code: what `scx_bpf_exit()` was given, or `SCX_ECODE_*` of a hotplug event.
+    #[serde(default)]
+    pub code: i64,
+    /// The debug dump that the kernel writes for errors; empty otherwise.
+    #[serde(default)]
+    pub dump: String,
     /// When.
     pub time: Nanos,
 }

@@ -15,6 +15,8 @@ pub struct Object {
     pub source: &'static str,
 }
 
+pub mod conformance;
+
 include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
 /// The object of a scheduler, by name.
@@ -24,7 +26,7 @@ pub fn scheduler(name: &str) -> Option<&'static [u8]> {
 
 /// The object of a test, by name.
 pub fn test_object(name: &str) -> Option<&'static [u8]> {
-    TESTS.iter().find(|o| o.name == name).map(|o| o.bytes)
+    TESTS.iter().chain(CONFORMANCE).find(|o| o.name == name).map(|o| o.bytes)
 }
 
 #[cfg(test)]

@@ -60,6 +60,22 @@ pub enum SimError {
     /// A kernel that is not modelled.
     #[error("kernel {0} is not modelled: choose 6.12, 6.18 or 7.2")]
     Kernel(String),
+    /// An event of a CPU the machine does not have.
+    #[error(
+        "the workload takes cpu {cpu} on or offline, the machine has {cpus} CPUs: choose a larger machine"
+    )]
+    NoCpu {
+        /// The CPU.
+        cpu: u32,
+        /// How many there are.
+        cpus: usize,
+    },
+    /// No CPU is left.
+    #[error("all of the machine's {cpus} CPUs are offline at the start: leave one online")]
+    AllOffline {
+        /// How many there are.
+        cpus: usize,
+    },
     /// A task on a CPU the machine does not have.
     #[error("task '{task}' starts on cpu {cpu}, the machine has {cpus} CPUs: choose a larger machine")]
     StartCpu {

@@ -15,6 +15,7 @@ use schedlab_model::event::{Context, EventSink, IrqSource};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
+use schedlab_model::workload::change::Change;
 use schedlab_model::workload::{ChannelType, Workload};
 use schedlab_model::{CpuId, Nanos, TaskAttributes, TaskId};
 use std::sync::Arc;
@@ -27,12 +28,16 @@ pub struct Simulation {
     pub(crate) timer_slack: u64,
     pub(crate) makespan: u64,
     pub(crate) free_cpus: Vec<CpuId>,
+    /// Changes of the machine made so far.
+    changed: usize,
+    /// When suspends end, sorted.
+    resumes: Vec<u64>,
     table: Vec<TaskInfo>,
     /// Rows of the table that the sink has.
     told: usize,
     end: u64,
     events: u64,
-    scheduler_exit: Option<SchedulerExit>,
+    pub(crate) scheduler_exit: Option<SchedulerExit>,
 }
 
 impl Simulation {
@@ -84,6 +89,8 @@ impl Simulation {
             timer_slack,
             makespan,
             free_cpus,
+            changed: 0,
+            resumes: Vec::new(),
             table,
             told: 0,
             end,
@@ -137,8 +144,10 @@ impl Simulation {
     }
 
     fn begin(&mut self) {
-        self.core.ext.start(&mut self.core.k);
         let workload = Arc::clone(&self.work.workload);
+        workload.offline.iter().for_each(|cpu| drop(self.core.k.set_online(*cpu, false)));
+        self.core.ext.start(&mut self.core.k, &workload);
+        self.arm_change();
         for (row, spec) in workload.tasks.iter().enumerate().filter(|(_, spec)| !spec.template) {
             let task = self.new_task(row as u32, TaskId::IDLE);
             self.work.timers_armed += 1;
@@ -181,17 +190,38 @@ impl Simulation {
             }
             Slot::ExtTimer => self.ext_timer()?,
             Slot::Device(device) => self.arrive(device),
+            Slot::Change => self.change_machine(),
             Slot::Task(task) if self.core.k.task(task).state == TaskState::New => {
                 self.work.timers_armed -= 1;
                 self.start_task(task);
             }
             Slot::Task(task) => self.timer_expired(task),
         }
-        if let Some(exit) = self.core.ext.take_exit() {
-            self.core.disable_ext();
-            self.scheduler_exit.get_or_insert(exit);
-        }
+        self.end_scheduler();
         Ok(())
+    }
+
+    /// Makes the changes that are due.
+    fn change_machine(&mut self) {
+        let workload = Arc::clone(&self.work.workload);
+        let now = self.core.k.now;
+        while self.resumes.first().is_some_and(|at| *at <= now) {
+            self.resumes.remove(0);
+            self.core.resume_machine();
+        }
+        while let Some(next) = workload.changes.get(self.changed).filter(|next| next.time.0 <= now) {
+            self.changed += 1;
+            self.resumes.extend(self.core.change_machine(&next.change));
+            self.resumes.sort_unstable();
+        }
+        self.arm_change();
+    }
+
+    fn arm_change(&mut self) {
+        let next = self.work.workload.changes.get(self.changed).map(|change| change.time.0);
+        if let Some(at) = next.into_iter().chain(self.resumes.first().copied()).min() {
+            self.core.k.arm(Slot::Change, at);
+        }
     }
 
     fn ext_timer(&mut self) -> Result<(), SimError> {
@@ -330,7 +360,7 @@ impl Simulation {
     pub(crate) fn table_row(&mut self, task: TaskId, attributes: &TaskAttributes) {
         let state = self.core.k.task(task);
         let spec = &self.work.workload.tasks[state.spec as usize];
-        self.core.ext.name_task(task, &spec.name);
+        self.core.ext.name_task(task, &spec.name, &attributes.cgroup);
         self.table.push(TaskInfo {
             pid: task.0 as i32,
             tgid: 100_000 + spec.process as i32,
@@ -365,6 +395,16 @@ fn check(
     let cpus = machine.topology.cpu_count();
     let devices = workload.devices.iter().map(|device| (&device.name, Some(device.cpu)));
     let tasks = workload.tasks.iter().map(|task| (&task.name, task.start_cpu));
+    let changed = workload.changes.iter().filter_map(|change| match change.change {
+        Change::Cpu { cpu, .. } => Some(cpu),
+        _ => None,
+    });
+    if let Some(cpu) = workload.offline.iter().copied().chain(changed).find(|cpu| cpu.index() >= cpus) {
+        return Err(SimError::NoCpu { cpu: cpu.0, cpus });
+    }
+    if workload.offline.len() >= cpus {
+        return Err(SimError::AllOffline { cpus });
+    }
     for (name, cpu) in tasks.chain(devices) {
         if let Some(cpu) = cpu.filter(|cpu| cpu.index() >= cpus) {
             return Err(SimError::StartCpu { task: name.clone(), cpu: cpu.0, cpus });

@@ -74,6 +74,20 @@ pub enum BuildError {
         /// Whose.
         task: String,
     },
+    /// A cgroup that cannot be.
+    #[error("cgroup '{path}': {what}")]
+    Cgroup {
+        /// Its path.
+        path: String,
+        /// What, with the bounds.
+        what: String,
+    },
+    /// An event that is none.
+    #[error("the event at {time} must be one of: cpu and online; suspend; cgroup with its path and settings")]
+    Event {
+        /// Its time.
+        time: Nanos,
+    },
     /// Something out of range.
     #[error("task '{task}': {what}")]
     Range {

@@ -4,6 +4,7 @@
 //! origin ([`super::validate`]). docs/workloads.md describes the format with examples.
 
 use super::builder::{BuildError, Builder};
+use super::change::{CgroupSettings, CgroupSpec, Change, CpuMax, TimedChange};
 use super::{Amount, Arrival, ChannelType, Op, TimerRef, Workload};
 use crate::cpu_set::CpuSet;
 use crate::ids::CpuId;
@@ -42,6 +43,44 @@ struct FileText {
     task: Vec<TaskText>,
     #[serde(default)]
     device: Vec<DeviceText>,
+    #[serde(default)]
+    cgroup: Vec<CgroupText>,
+    #[serde(default)]
+    offline: Option<CpuSet>,
+    #[serde(default)]
+    event: Vec<EventText>,
+}
+
+/// A cgroup and what is set of it.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CgroupText {
+    path: String,
+    #[serde(default)]
+    weight: Option<u32>,
+    #[serde(default)]
+    idle: bool,
+    #[serde(default)]
+    quota: Option<Nanos>,
+    #[serde(default)]
+    period: Option<Nanos>,
+    #[serde(default)]
+    burst: Option<Nanos>,
+}
+
+/// Something that happens to the machine: one of a CPU, a suspend, a cgroup.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventText {
+    time: Nanos,
+    #[serde(default)]
+    cpu: Option<u32>,
+    #[serde(default)]
+    online: Option<bool>,
+    #[serde(default)]
+    suspend: Option<Nanos>,
+    #[serde(default)]
+    cgroup: Option<CgroupText>,
 }
 
 #[derive(Deserialize)]
@@ -209,6 +248,8 @@ struct WakeText {
 #[serde(deny_unknown_fields)]
 struct SetText {
     #[serde(default)]
+    cgroup: String,
+    #[serde(default)]
     policy: Policy,
     #[serde(default)]
     nice: Nice,
@@ -305,7 +346,40 @@ pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
         };
         builder.device(&device.name, CpuId(device.cpu), (0..device.count).map(arrival).collect());
     }
-    Ok(builder.finish(file.duration)?)
+    let mut workload = builder.finish(file.duration)?;
+    workload.offline = file.offline.iter().flat_map(CpuSet::iter).take_while(|cpu| cpu.0 < 1024).collect();
+    workload.cgroups = file.cgroup.iter().map(cgroup).collect::<Result<_, _>>()?;
+    workload.changes = file.event.iter().map(change).collect::<Result<_, _>>()?;
+    workload.changes.sort_by_key(|change| change.time);
+    Ok(workload)
+}
+
+fn cgroup(text: &CgroupText) -> Result<CgroupSpec, BuildError> {
+    let refuse = |what: &str| Err(BuildError::Cgroup { path: text.path.clone(), what: what.to_owned() });
+    if !text.path.starts_with('/') || text.path.len() < 2 || text.path.ends_with('/') {
+        return refuse("a path begins with / and names a group below the root, e.g. \"/web\"");
+    }
+    let weight = text.weight.unwrap_or(100);
+    if !(1..=10_000).contains(&weight) {
+        return refuse("a weight is 1 to 10000; 100 is the default");
+    }
+    let standard = CpuMax::default();
+    let period = text.period.unwrap_or(standard.period);
+    if period < Nanos::from_millis(1) || period > Nanos::from_millis(1000) {
+        return refuse("a period is 1ms to 1s");
+    }
+    let max = CpuMax { quota: text.quota, period, burst: text.burst.unwrap_or(standard.burst) };
+    Ok(CgroupSpec { path: text.path.clone(), settings: CgroupSettings { weight, idle: text.idle, max } })
+}
+
+fn change(text: &EventText) -> Result<TimedChange, BuildError> {
+    let change = match (text.cpu, text.online, text.suspend, &text.cgroup) {
+        (Some(cpu), Some(online), None, None) => Change::Cpu { cpu: CpuId(cpu), online },
+        (None, None, Some(time), None) => Change::Suspend(time),
+        (None, None, None, Some(text)) => Change::Cgroup(cgroup(text)?),
+        _ => return Err(BuildError::Event { time: text.time }),
+    };
+    Ok(TimedChange { time: text.time, change })
 }
 
 fn instance_name(task: &TaskText, instance: u32) -> String {
@@ -434,6 +508,7 @@ fn lower_step(builder: &mut Builder, scope: Instance, step: &StepText) -> Result
             rt_priority: set.rt_priority,
             slice: set.slice,
             affinity: set.cpus.unwrap_or_default(),
+            cgroup: set.cgroup.clone(),
             ..TaskAttributes::default()
         })),
         StepText::WaitChildren(true) => Op::WaitChildren,

@@ -5,6 +5,7 @@
 
 pub mod builder;
 pub mod builtin;
+pub mod change;
 pub mod file;
 pub mod rtapp;
 
@@ -292,6 +293,12 @@ pub struct Workload {
     pub channels: Vec<ChannelSpec>,
     /// Outside sources.
     pub devices: Vec<Device>,
+    /// Cgroups with settings; those that only tasks name are not here.
+    pub cgroups: Vec<change::CgroupSpec>,
+    /// CPUs that are offline at the start.
+    pub offline: Vec<CpuId>,
+    /// Changes of the machine and of cgroups, in order of their times.
+    pub changes: Vec<change::TimedChange>,
     /// When the run is cut; `None` runs until every target task has ended.
     pub duration: Option<Nanos>,
     /// When every task waits and no timer or device is left: let one task that waits in [`Op::Send`] for room go

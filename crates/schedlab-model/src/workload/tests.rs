@@ -1,7 +1,8 @@
 //! Workload files: what is read, and how what is wrong is told.
 
 use super::file::parse;
-use super::{Amount, Op};
+use super::{Amount, Op, change, file};
+use crate::ids::CpuId;
 use crate::time::Nanos;
 
 const GOOD: &str = r#"
@@ -84,4 +85,46 @@ fn what_is_wrong_is_told_with_its_place_and_remedy() {
     check(&format!("{typed}behaviour = \"x\""), "behaviour 'x' is not there; known: ");
     check(&format!("{typed}nice = 40\nsteps = [{{ run = \"1ms\" }}]"), "nice 40 is out of range");
     check(&format!("{typed}slice = \"1s\"\nsteps = [{{ run = \"1ms\" }}]"), "0.1 ms to 100 ms");
+}
+
+#[test]
+fn cgroups_and_events_are_read() {
+    let text = r#"
+name = "x"
+duration = "1s"
+offline = "1,3"
+[[cgroup]]
+path = "/web"
+weight = 200
+quota = "20ms"
+[[task]]
+name = "a"
+cgroup = "/web"
+steps = [{ run = "1ms" }, { set = { cgroup = "/batch" } }, { run = "1ms" }]
+[[event]]
+time = "300ms"
+cgroup = { path = "/web", weight = 50 }
+[[event]]
+time = "100ms"
+cpu = 1
+online = true
+[[event]]
+time = "200ms"
+suspend = "50ms"
+"#;
+    let workload = file::parse(text).expect("reads");
+    assert_eq!(workload.offline, [CpuId(1), CpuId(3)]);
+    assert_eq!((workload.cgroups[0].settings.weight, workload.cgroups[0].path.as_str()), (200, "/web"));
+    assert_eq!(workload.cgroups[0].settings.max.quota, Some(Nanos::from_millis(20)));
+    let times: Vec<u64> = workload.changes.iter().map(|change| change.time.0 / 1_000_000).collect();
+    assert_eq!(times, [100, 200, 300], "in order of time");
+    assert_eq!(workload.changes[0].change, change::Change::Cpu { cpu: CpuId(1), online: true });
+    for (wrong, said) in [
+        (text.replace("weight = 200", "weight = 20000"), "1 to 10000"),
+        (text.replace("path = \"/web\"\nweight", "path = \"web\"\nweight"), "begins with /"),
+        (text.replace("online = true", ""), "must be one of"),
+    ] {
+        let error = file::parse(&wrong).expect_err(said).to_string();
+        assert!(error.contains(said), "{error}");
+    }
 }

@@ -57,7 +57,7 @@ impl Core {
     /// `next_active_class`, it passes over the fair class while every task of it is the ext class's.
     pub(crate) fn pick_next_task(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
         rt::pull(&mut self.k, cpu);
-        if let Some(task) = rt::pick_task(&self.k, cpu) {
+        if let Some(task) = rt::pick_task(&self.k, cpu, || self.ext.waits(cpu)) {
             return task;
         }
         if !self.ext.has_switched_all() {
@@ -147,8 +147,12 @@ impl Core {
         if chosen.index() < self.k.cpu_count() && self.k.may_run_on(task, chosen) {
             return chosen;
         }
-        // `select_fallback_rq`: nearest allowed CPU.
-        let near = |cpu: &CpuId| (self.k.domains.distance(prev, *cpu), *cpu);
+        self.nearest_allowed(task, prev)
+    }
+
+    /// `select_fallback_rq`: the allowed CPU nearest to `from`.
+    pub(crate) fn nearest_allowed(&self, task: TaskId, from: CpuId) -> CpuId {
+        let near = |cpu: &CpuId| (self.k.domains.distance(from, *cpu), *cpu);
         self.k.allowed[task.index()].iter().min_by_key(near).expect("a mask is never empty")
     }
 
@@ -188,12 +192,16 @@ impl Core {
 
     /// A task takes new attributes; a task no longer allowed on its CPU is moved by the caller.
     pub(crate) fn set_attributes(&mut self, task: TaskId, attributes: &TaskAttributes) {
+        let moves = self.ext.prepare_move(&mut self.k, task, &attributes.cgroup);
         self.change_task(task, |core| {
             core.k.task_mut(task).set_attributes(attributes);
             core.k.set_allowed(task, &attributes.affinity);
             let state = core.k.task(task);
             if state.class == Class::Fair && core.ext.takes(state.policy) {
                 core.k.task_mut(task).class = Class::Ext;
+            }
+            if let Some(to) = moves {
+                core.ext.move_task(&mut core.k, task, to);
             }
         });
         self.ext.set_cpus_allowed(&mut self.k, task);
@@ -209,6 +217,7 @@ impl Core {
             if self.k.task(task).class == Class::Ext && self.k.task(task).state != TaskState::Dead {
                 self.change_task(task, |core| core.k.task_mut(task).class = Class::Fair);
             }
+            self.ext.give_up(&mut self.k, task);
         }
         self.ext.disabled(&mut self.k);
     }

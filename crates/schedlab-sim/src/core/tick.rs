@@ -17,7 +17,8 @@ impl Core {
         let cost = k.cost(CostKind::Tick);
         self.interrupt(cpu, IrqSource::Timer, cost);
         self.task_tick(cpu);
-        crate::rt::server_tick(&mut self.k, cpu);
+        let ext_waits = self.ext.waits(cpu);
+        crate::rt::server_tick(&mut self.k, cpu, ext_waits);
         if !self.ext.has_switched_all() {
             crate::fair::balance::tick(&mut self.k, cpu);
         }

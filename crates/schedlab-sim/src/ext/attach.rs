@@ -1,8 +1,9 @@
 //! A loaded object becomes a scheduler of one simulation: kernel objects in the region, queues, programs.
 
 use super::call::{CallState, Op};
+use super::cgroup;
 use super::consts::{
-    SCX_DSP_DFL_MAX_BATCH, SCX_OPS_BUILTIN_IDLE_PER_NODE, SCX_OPS_KEEP_BUILTIN_IDLE,
+    SCX_DSP_DFL_MAX_BATCH, SCX_EXIT_DUMP_DFL_LEN, SCX_OPS_BUILTIN_IDLE_PER_NODE, SCX_OPS_KEEP_BUILTIN_IDLE,
     SCX_WATCHDOG_MAX_TIMEOUT_MS,
 };
 use super::dsq::Dsqs;
@@ -12,9 +13,11 @@ use super::kernel::Layout;
 use super::mask::{CPUMASK_BYTES, Mask};
 use super::objects::TASK_NUMBER_BYTES;
 use super::task::Entity;
+use crate::kernel::CpuMask;
 use schedlab_bpf::image::StructOpsImage;
 use schedlab_bpf::memory::Memory;
 use schedlab_model::topology::Topology;
+use schedlab_model::workload::change::{CgroupSettings, CgroupSpec};
 use std::sync::Arc;
 
 /// Program of each callback of a `struct sched_ext_ops`.
@@ -44,6 +47,8 @@ pub(crate) fn ops_data(ops: &StructOpsImage) -> OpsData {
         flags: number("flags"),
         dispatch_max_batch: or(number("dispatch_max_batch"), SCX_DSP_DFL_MAX_BATCH),
         timeout_ns: u64::from(timeout_ms) * 1_000_000,
+        exit_dump_len: or(number("exit_dump_len"), SCX_EXIT_DUMP_DFL_LEN),
+        hotplug_seq: number("hotplug_seq"),
     }
 }
 
@@ -78,7 +83,7 @@ pub(crate) fn host(
     let rqs = (0..nr_cpus).map(|cpu| new_rq(memory, &layout, cpu, idle_task.address)).collect();
     let mut mask = || Mask(reserve(memory, CPUMASK_BYTES));
     let masks = (0..=nr_nodes).map(|_| IdleMasks { cpu: mask(), smt: mask() }).collect();
-    let (none, possible) = (mask(), mask());
+    let (none, possible, online_mask) = (mask(), mask(), mask());
     let mut idle = Idle {
         enabled: programs[Op::UpdateIdle as usize].is_none() || ops.flags & SCX_OPS_KEEP_BUILTIN_IDLE != 0,
         per_node: ops.flags & SCX_OPS_BUILTIN_IDLE_PER_NODE != 0,
@@ -89,8 +94,12 @@ pub(crate) fn host(
         none,
     };
     idle.set_topology(&topology);
-    (0..nr_cpus).for_each(|cpu| possible.assign(memory, cpu, true));
-    let root_cgroup = reserve(memory, layout.cgroup_size);
+    for cpu in 0..nr_cpus {
+        possible.assign(memory, cpu, true);
+        online_mask.assign(memory, cpu, true);
+    }
+    let root = CgroupSpec { path: "/".to_owned(), settings: CgroupSettings::default() };
+    let root = cgroup::create(memory, &layout, root, 1, &[]).expect("an empty region has room");
     Host {
         now: 0,
         tick_ns: 1,
@@ -113,9 +122,15 @@ pub(crate) fn host(
         runnable_seq: 0,
         iterators: 0,
         trace: None,
+        dump: None,
+        dumping: false,
         deferred_work: false,
-        root_cgroup,
+        cgroups: vec![root],
+        bypass_since: 0,
         possible_mask: possible.0,
+        online_mask,
+        online: CpuMask::cut(&schedlab_model::CpuSet::ALL, nr_cpus as usize),
+        hotplug_seq: 0,
         topology,
     }
 }
@@ -144,6 +159,9 @@ fn new_rq(memory: &mut Memory, layout: &Layout, cpu: u32, idle_task: u64) -> Rq 
         distribute: 0,
         cpuperf_target: 0,
         exec_start: 0,
+        kick_sync: 0,
+        cpus_to_sync: Vec::new(),
+        kick_sync_pending: false,
         kicked: None,
     }
 }

@@ -36,6 +36,7 @@ ops! {
     Stopping = "stopping",
     Quiescent = "quiescent",
     Yield = "yield",
+    CoreSchedBefore = "core_sched_before",
     SetWeight = "set_weight",
     SetCpumask = "set_cpumask",
     UpdateIdle = "update_idle",
@@ -45,6 +46,17 @@ ops! {
     ExitTask = "exit_task",
     Enable = "enable",
     Disable = "disable",
+    Dump = "dump",
+    DumpCpu = "dump_cpu",
+    DumpTask = "dump_task",
+    CgroupInit = "cgroup_init",
+    CgroupExit = "cgroup_exit",
+    CgroupPrepMove = "cgroup_prep_move",
+    CgroupMove = "cgroup_move",
+    CgroupCancelMove = "cgroup_cancel_move",
+    CgroupSetWeight = "cgroup_set_weight",
+    CgroupSetBandwidth = "cgroup_set_bandwidth",
+    CgroupSetIdle = "cgroup_set_idle",
     CpuOnline = "cpu_online",
     CpuOffline = "cpu_offline",
     Init = "init",
@@ -61,16 +73,38 @@ pub(crate) enum Group {
     SelectCpu = 32,
 }
 
+impl Group {
+    const ALL: [Group; 5] =
+        [Group::Unlocked, Group::CpuRelease, Group::Dispatch, Group::Enqueue, Group::SelectCpu];
+
+    /// Its bit in the `enum scx_kf_mask` of the kernels before the verifier checked; unlocked is no bit.
+    fn mask_before_71(self) -> u32 {
+        match self {
+            Group::Unlocked => 0,
+            Group::CpuRelease => 1,
+            Group::Dispatch => 2,
+            Group::Enqueue => 4,
+            Group::SelectCpu => 8,
+        }
+    }
+}
+
+/// `SCX_KF_REST` of the kernels before 7.1: callbacks that may call nothing special.
+const SCX_KF_REST: u32 = 16;
+
 impl Op {
     /// Groups the callback may call, ORed.
     #[inline]
-    pub(crate) fn allows(self) -> u32 {
+    pub(crate) fn allows(self, version: (u16, u16)) -> u32 {
         use Group::{CpuRelease, Dispatch, Enqueue, SelectCpu, Unlocked};
         match self {
+            Op::Enqueue if version < (6, 16) => Enqueue as u32,
             Op::SelectCpu | Op::Enqueue => SelectCpu as u32 | Enqueue as u32,
             Op::Dispatch => Enqueue as u32 | Dispatch as u32,
             Op::CpuRelease => CpuRelease as u32,
-            Op::InitTask | Op::CpuOnline | Op::CpuOffline | Op::Init | Op::Exit => Unlocked as u32,
+            Op::InitTask | Op::CpuOnline | Op::CpuOffline | Op::Init | Op::Exit | Op::Dump => Unlocked as u32,
+            Op::CgroupInit | Op::CgroupExit | Op::CgroupPrepMove | Op::CgroupCancelMove => Unlocked as u32,
+            Op::CgroupSetWeight | Op::CgroupSetBandwidth | Op::CgroupSetIdle => Unlocked as u32,
             _ => 0,
         }
     }
@@ -146,7 +180,7 @@ pub(crate) fn call_task<const N: usize>(cx: &mut Cx<'_>, op: Op, cpu: u32, task:
 pub(crate) fn require(cx: &mut Cx<'_>, groups: u32, kfunc: &'static str) -> Result<bool, FaultKind> {
     let host = cx.host();
     // A timer callback holds no lock: what unlocked contexts may call, it may.
-    let allowed = host.call.op.map_or(Group::Unlocked as u32, Op::allows);
+    let allowed = host.call.op.map_or(Group::Unlocked as u32, |op| op.allows(host.version));
     if allowed & groups != 0 { Ok(true) } else { refuse(host, kfunc, groups, allowed, cx_cpu(host)) }
 }
 
@@ -168,9 +202,18 @@ fn refuse(
             "calling kernel function {kfunc} is not allowed in {op}; the kernel's verifier refuses the program"
         )));
     }
-    let text = format!(
-        "kfunc with mask 0x{groups:x} called from an operation only allowing 0x{allowed:x} ({kfunc})"
-    );
+    let mask = |groups: u32| {
+        let named = Group::ALL.iter().filter(|group| groups & **group as u32 != 0);
+        named.map(|group| group.mask_before_71()).fold(0, |all, bit| all | bit)
+    };
+    // `ops.dispatch()` allows what it says; inserting is open to both enqueue and dispatch.
+    let allows = match host.call.op {
+        Some(Op::Dispatch) => Group::Dispatch.mask_before_71(),
+        _ if allowed == 0 => SCX_KF_REST,
+        _ => mask(allowed),
+    };
+    let needs = mask(groups) | if groups == Group::Enqueue as u32 { mask(Group::Dispatch as u32) } else { 0 };
+    let text = format!("kfunc with mask 0x{needs:x} called from an operation only allowing 0x{allows:x}");
     host.error(cpu, text);
     Ok(false)
 }

@@ -12,19 +12,20 @@ use super::lifecycle::{self, TaskFacts};
 use super::scheduler::ExtScheduler;
 use super::task::Life;
 use super::trace::CallTrace;
-use super::{enqueue, idle, reenq};
+use super::{cgroup, enqueue, idle, reenq};
 use crate::core::flags;
 use crate::error::SimError;
 use crate::kernel::{Class, CostKind, Kernel};
-use crate::simulation::Simulation;
 use schedlab_bpf::exec::Instance;
 use schedlab_model::outcome::SchedulerExit;
+use schedlab_model::workload::Workload;
+use schedlab_model::workload::change::CgroupSpec;
 use schedlab_model::{CpuId, Policy, TaskId};
 use std::collections::BTreeMap;
 
 /// Timer tokens: the watchdog, kicks of CPUs by themselves, then timers of programs.
 const TOKEN_WATCHDOG: u32 = 0;
-const TOKEN_KICK: u32 = 1;
+pub(super) const TOKEN_KICK: u32 = 1;
 const TOKEN_TIMERS: u32 = 2048;
 
 /// A scheduler attached to one simulation.
@@ -39,9 +40,9 @@ pub(crate) struct Attached {
     /// First task of each process.
     leaders: BTreeMap<u32, u32>,
     /// The CPU that is choosing its next task.
-    choosing: Option<CpuId>,
-    /// Names of tasks (`comm`).
-    names: Vec<String>,
+    pub(super) choosing: Option<CpuId>,
+    /// Names of tasks (`comm`) and their cgroups.
+    names: Vec<(String, String)>,
 }
 
 impl Attached {
@@ -152,37 +153,6 @@ impl Attached {
         });
         TOKEN_TIMERS + index as u32
     }
-
-    /// `kick_cpus_irq_workfn` for one CPU. A CPU that kicks itself while it chooses a task is kicked after
-    /// the switch.
-    fn kick(&mut self, k: &mut Kernel, cpu: CpuId, flags: u64) {
-        if self.choosing == Some(cpu) {
-            let rq = self.host.rq_mut(cpu.0);
-            rq.kicked = Some(match rq.kicked {
-                None => flags,
-                Some(earlier) if earlier & flags & SCX_KICK_IDLE != 0 => SCX_KICK_IDLE,
-                Some(earlier) => (earlier | flags) & !SCX_KICK_IDLE,
-            });
-            k.arm_ext_timer(TOKEN_KICK + cpu.0, k.now);
-            return;
-        }
-        let curr = k.cpu(cpu).curr;
-        if flags & SCX_KICK_IDLE != 0 {
-            if curr.is_idle() {
-                k.resched_curr(cpu);
-            }
-            return;
-        }
-        let class = k.task(curr).class;
-        if class > Class::Ext {
-            return;
-        }
-        if flags & SCX_KICK_PREEMPT != 0 && class == Class::Ext {
-            let host = &self.host;
-            host.set_slice(self.instance.memory(), curr.0, 0);
-        }
-        k.resched_curr(cpu);
-    }
 }
 
 /// The class's state in one simulation; empty without a scheduler.
@@ -205,20 +175,26 @@ impl Ext {
         self.attached.as_deref_mut()
     }
 
-    /// A task has this name; before [`Ext::init_task`].
-    pub(crate) fn name_task(&mut self, task: TaskId, name: &str) {
+    /// A task has this name and cgroup; before [`Ext::init_task`].
+    pub(crate) fn name_task(&mut self, task: TaskId, name: &str, cgroup: &str) {
         if let Some(ext) = self.attached.as_deref_mut() {
-            ext.names.resize(ext.names.len().max(task.index() + 1), String::new());
-            name.clone_into(&mut ext.names[task.index()]);
+            ext.names.resize(ext.names.len().max(task.index() + 1), (String::new(), String::new()));
+            ext.names[task.index()] = (name.to_owned(), cgroup.to_owned());
         }
     }
 
     /// The run begins: `ops.init`, watchdog timer. Called once, before any task starts.
-    pub(crate) fn start(&mut self, k: &mut Kernel) {
+    pub(crate) fn start(&mut self, k: &mut Kernel, workload: &Workload) {
         let Some(ext) = self.attached.as_deref_mut() else { return };
         assert_eq!(ext.scheduler.cpu_count(), k.cpu_count(), "prepared for this machine");
         ext.host.tick_ns = k.tick_ns;
-        ext.enter(k, lifecycle::start);
+        let offline = &workload.offline;
+        ext.enter(k, |cx| {
+            offline.iter().for_each(|cpu| lifecycle::set_online(cx, cpu.0, false));
+            cx.host().hotplug_seq = offline.len() as u64;
+            cgroup::build(cx, cgroup::specs(workload));
+            lifecycle::start(cx);
+        });
         ext.arm_watchdog(k);
     }
 
@@ -247,9 +223,10 @@ impl Ext {
         let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
         let leader = *ext.leaders.entry(k.task(task).process).or_insert(task.0);
         let in_class = k.task(task).class == Class::Ext;
-        let name = ext.names.get(task.index()).cloned().unwrap_or_default();
+        let (name, cgroup) = ext.names.get(task.index()).cloned().unwrap_or_default();
         let allowed = words(k, task);
-        let facts = facts(k, task, leader, &name, &allowed);
+        let mut facts = facts(k, task, leader, &name, &allowed);
+        facts.cgroup = ext.host.find_cgroup(&cgroup);
         ext.enter(k, |cx| {
             if lifecycle::create(cx, task.0, &facts) {
                 lifecycle::init_task(cx, task.0);
@@ -258,6 +235,58 @@ impl Ext {
                 }
             }
         });
+    }
+
+    /// `handle_hotplug` and what programs see of it.
+    pub(crate) fn hotplug(&mut self, k: &mut Kernel, cpu: CpuId, online: bool) {
+        let Some(ext) = self.attached.as_deref_mut() else { return };
+        let live = ext.host.enabled != 0 && ext.host.exit.is_none();
+        ext.enter(k, |cx| {
+            if live {
+                lifecycle::hotplug(cx, cpu.0, online);
+            }
+            lifecycle::set_online(cx, cpu.0, online);
+        });
+    }
+
+    /// The machine is being suspended, or is back: `scx_pm_handler`.
+    pub(crate) fn suspend(&mut self, k: &mut Kernel, suspended: bool) {
+        let live = |ext: &&mut Attached| ext.host.enabled != 0 && ext.host.exit.is_none();
+        let Some(ext) = self.attached.as_deref_mut().filter(live) else { return };
+        ext.enter(k, if suspended { lifecycle::begin_bypass } else { lifecycle::end_bypass });
+        (0..k.cpu_count() as u32).for_each(|cpu| k.resched_curr(CpuId(cpu)));
+    }
+
+    /// A cgroup has other settings.
+    pub(crate) fn change_cgroup(&mut self, k: &mut Kernel, spec: &CgroupSpec) {
+        let live = |ext: &&mut Attached| ext.host.enabled != 0 && ext.host.exit.is_none();
+        if let Some(ext) = self.attached.as_deref_mut().filter(live) {
+            ext.enter(k, |cx| cgroup::change(cx, spec));
+        }
+    }
+
+    /// A task is to move to a cgroup (empty: it stays): where to, if it does and the scheduler agrees.
+    pub(crate) fn prepare_move(&mut self, k: &mut Kernel, task: TaskId, path: &str) -> Option<usize> {
+        let ext = self.of(task).filter(|_| !path.is_empty())?;
+        let to = ext.host.find_cgroup(path);
+        if to == ext.host.task(task.0).cgroup as usize {
+            return None;
+        }
+        ext.enter(k, |cx| cgroup::prepare_move(cx, task.0, to)).then_some(to)
+    }
+
+    /// The task moves, off its queue.
+    pub(crate) fn move_task(&mut self, k: &mut Kernel, task: TaskId, to: usize) {
+        if let Some(ext) = self.of(task) {
+            ext.enter(k, |cx| cgroup::move_task(cx, task.0, to));
+        }
+    }
+
+    /// Whether tasks of the class are on the CPU's run queue and a deadline server sees to them (since 7.0).
+    pub(crate) fn waits(&self, cpu: CpuId) -> bool {
+        self.attached
+            .as_deref()
+            .is_some_and(|ext| ext.host.at_least(7, 0) && ext.host.rq(cpu.0).nr_running > 0)
     }
 
     /// The task is gone (`ops.disable`, `ops.exit_task`), after its last dequeue and switch.
@@ -397,6 +426,9 @@ impl Ext {
         ext.choosing = Some(cpu);
         let next = ext.enter(k, |cx| dispatch::pick_task(cx, cpu.0, prev.map(|prev| prev.0))).map(TaskId);
         ext.choosing = None;
+        if ext.host.rq(cpu.0).kick_sync_pending {
+            ext.wait_for_kicked(k, cpu);
+        }
         if next.is_some() && next == prev {
             ext.charge(k, cpu);
         }
@@ -514,11 +546,23 @@ impl Ext {
         let ext = self.attached.as_deref_mut()?;
         let info = ext.host.exit.as_mut().filter(|info| !info.taken)?;
         info.taken = true;
-        let outcome = info.outcome();
+        let mut info = info.clone();
         let mut cx = ext.instance.enter(&mut ext.host);
+        if info.kind >= SCX_EXIT_ERROR {
+            info.dump = super::dump::state(&mut cx, &info);
+            cx.host().exit = Some(info.clone());
+        }
         lifecycle::begin_bypass(&mut cx);
+        cgroup::exit_all(&mut cx);
         ext.host.effects.clear();
-        Some(outcome)
+        Some(info.outcome())
+    }
+
+    /// The scheduler ends: the task, in the fair class by now, is no longer its business (`ops.exit_task`).
+    pub(crate) fn give_up(&mut self, k: &mut Kernel, task: TaskId) {
+        if let Some(ext) = self.of(task) {
+            ext.enter(k, |cx| lifecycle::exit_task(cx, task.0));
+        }
     }
 
     /// All tasks have been moved to the fair class: `ops.exit`, timers dropped.
@@ -671,21 +715,8 @@ fn facts<'a>(k: &Kernel, task: TaskId, leader: u32, comm: &'a str, allowed: &'a 
         rt_priority: state.rt_priority.into(),
         weight: state.weight,
         kernel_thread: state.kernel_thread,
+        cgroup: 0,
         allowed,
         nr_cpus_allowed: state.nr_allowed,
-    }
-}
-
-impl Simulation {
-    /// Keeps a log of the ext scheduler's callbacks from now on; for comparing with a real kernel.
-    pub fn log_callbacks(&mut self) {
-        if let Some(ext) = self.core.ext.attached() {
-            ext.start_trace();
-        }
-    }
-
-    /// The log so far; it ends here.
-    pub fn take_callbacks(&mut self) -> CallTrace {
-        self.core.ext.attached().map_or_else(CallTrace::default, Attached::take_trace)
     }
 }

@@ -17,6 +17,12 @@ pub const SCX_DSP_MAX_LOOPS: u32 = 32;
 pub const SCX_WATCHDOG_MAX_TIMEOUT_MS: u32 = 30_000;
 /// Reenqueue cycles of one local DSQ before the scheduler is ended.
 pub const SCX_REENQ_LOCAL_MAX_REPEAT: u32 = 256;
+/// Bytes of the debug dump unless `exit_dump_len` says otherwise.
+pub const SCX_EXIT_DUMP_DFL_LEN: u32 = 32_768;
+/// Exit code: a CPU came or went.
+pub const SCX_ECODE_RSN_HOTPLUG: i64 = 1 << 32;
+/// Exit code: loading the scheduler again is the remedy.
+pub const SCX_ECODE_ACT_RESTART: i64 = 1 << 48;
 /// Full performance of a CPU.
 pub const SCX_CPUPERF_ONE: u64 = 1024;
 

@@ -25,7 +25,9 @@ pub(crate) enum Verdict {
 
 /// `do_pick_task_scx`: the task to run next; `prev` is the current task if it is of the class and runnable.
 pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<u32> {
-    cx.host().rq_mut(cpu).in_balance = true;
+    let rq = cx.host().rq_mut(cpu);
+    rq.in_balance = true;
+    rq.kick_sync += 1;
     let verdict = balance(cx, cpu, prev);
     let host = cx.host();
     if verdict != Verdict::None && host.rq(cpu).nr_immed > 0 && host.dsqs.get(host.local_dsq(cpu)).nr > 1 {
@@ -83,7 +85,7 @@ fn dispatch_loop(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
         let bypass = host.bypass_dsq(cpu);
         return if consume(cx, cpu, bypass, 0) { Verdict::Local } else { Verdict::None };
     }
-    if !host.has_op(Op::Dispatch) {
+    if !host.has_op(Op::Dispatch) || !host.is_online(cpu) {
         return Verdict::None;
     }
     // The program sees who ran last even if it went to sleep; only a runnable one can go on.
@@ -169,7 +171,11 @@ fn move_remote(cx: &mut Cx<'_>, task: u32, target: u32, enq_flags: u64) {
 pub(crate) fn may_move(cx: &mut Cx<'_>, task: u32, cpu: u32, enforce: bool) -> bool {
     let (host, memory) = cx.parts();
     if host.allowed(task).contains(memory, cpu) {
-        return true;
+        let online = host.is_online(cpu);
+        if !online && enforce {
+            host.count(EventCount::DispatchLocalDsqOffline);
+        }
+        return online;
     }
     if enforce {
         let text = if host.at_least(6, 14) {
@@ -207,7 +213,7 @@ pub(crate) fn consume(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) 
             move_to_own_local(cx, cpu, at, enq_flags);
             return true;
         }
-        if host.allowed(at).contains(memory, cpu) {
+        if host.allowed(at).contains(memory, cpu) && host.is_online(cpu) {
             unlink(host, at, dsq);
             move_remote(cx, at, cpu, enq_flags);
             return true;
@@ -316,6 +322,7 @@ pub(crate) struct Next {
 
 /// `put_prev_task_scx`: the task stops running; still runnable, it goes back to a queue.
 pub(crate) fn put_prev_task(cx: &mut Cx<'_>, cpu: u32, task: u32, next: Next) {
+    cx.host().rq_mut(cpu).kick_sync += 1;
     if cx.host().task(task).has(SCX_TASK_QUEUED) {
         super::call::call_task(cx, Op::Stopping, cpu, task, &[1]);
         super::enqueue::set_runnable(cx, task);

@@ -20,6 +20,8 @@ pub(crate) struct ExitInfo {
     pub cpu: i32,
     pub message: String,
     pub time: u64,
+    /// The debug dump, of errors only.
+    pub dump: String,
     /// Handed to the core.
     pub taken: bool,
 }
@@ -31,6 +33,8 @@ impl ExitInfo {
             kind: self.kind,
             reason: reason(self.kind).to_owned(),
             message: self.message.clone(),
+            code: self.code,
+            dump: self.dump.clone(),
             time: Nanos(self.time),
         }
     }
@@ -59,7 +63,7 @@ impl Host {
                 message.truncate(end);
             }
             let time = self.now;
-            self.exit = Some(ExitInfo { kind, code, cpu, message, time, taken: false });
+            self.exit = Some(ExitInfo { kind, code, cpu, message, time, dump: String::new(), taken: false });
         }
     }
 
@@ -102,7 +106,7 @@ pub(crate) fn build_info(cx: &mut Cx<'_>, initialized: bool) -> u64 {
     let Some(at) = memory.alloc(layout.exit_size, 8) else { return 0 };
     let why = text(memory, reason(info.kind)).unwrap_or(0);
     let message = text(memory, &info.message).unwrap_or(0);
-    let dump = text(memory, "").unwrap_or(0);
+    let dump = text(memory, &info.dump).unwrap_or(0);
     let exit = &layout.exit;
     memory.write_u32(at + exit.kind, info.kind);
     memory.write_u32(at + exit.exit_cpu, info.cpu as u32);

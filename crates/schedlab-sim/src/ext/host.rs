@@ -5,13 +5,17 @@
 //! [`super::class`] when the callback has returned, as the kernel itself defers kicks to an interrupt.
 
 use super::call::{CallState, Op};
+use super::cgroup::Cgroup;
 use super::consts::{SCX_DSQ_BYPASS, SCX_DSQ_GLOBAL, SCX_DSQ_LOCAL};
 use super::dsq::{DsqIndex, Dsqs};
+use super::dump::Dump;
 use super::exit::ExitInfo;
 use super::idle::Idle;
 use super::kernel::Layout;
+use super::mask::Mask;
 use super::task::Entity;
 use super::trace::CallTrace;
+use crate::kernel::CpuMask;
 use schedlab_bpf::exec::{CallContext, Host as BpfHost};
 use schedlab_model::topology::Topology;
 use std::sync::Arc;
@@ -82,6 +86,11 @@ pub(crate) struct Rq {
     pub cpuperf_target: u32,
     /// The current task's time is accounted up to here.
     pub exec_start: u64,
+    /// Counts scheduling passes of the class (`kick_sync`).
+    pub kick_sync: u64,
+    /// Kicked CPUs to wait for, with their counts at the kick.
+    pub cpus_to_sync: Vec<(u32, u64)>,
+    pub kick_sync_pending: bool,
     /// Kicks of this CPU by itself while it chose a task, ORed.
     pub kicked: Option<u64>,
 }
@@ -108,17 +117,23 @@ pub(crate) struct OpsData {
     pub flags: u64,
     pub dispatch_max_batch: u32,
     pub timeout_ns: u64,
+    /// Bytes of the debug dump.
+    pub exit_dump_len: u32,
+    /// Hotplug events the loader had seen; 0 if it does not care.
+    pub hotplug_seq: u64,
 }
 
 /// Counters of `struct scx_event_stats`, in its order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EventCount {
     SelectCpuFallback = 0,
+    DispatchLocalDsqOffline = 1,
     DispatchKeepLast = 2,
     EnqSkipExiting = 3,
     ReenqImmed = 5,
     ReenqLocalRepeat = 6,
     RefillSliceDfl = 7,
+    BypassDuration = 8,
     BypassDispatch = 9,
     BypassActivate = 10,
 }
@@ -156,11 +171,22 @@ pub(crate) struct Host {
     pub runnable_seq: u64,
     pub iterators: u64,
     pub trace: Option<Box<CallTrace>>,
+    /// The debug dump being written.
+    pub dump: Option<Box<Dump>>,
+    /// One of the dump callbacks runs: `scx_bpf_dump()` is open.
+    pub dumping: bool,
     /// Something waits for [`super::class`] besides effects: reenqueues or deferred dispatches.
     pub deferred_work: bool,
-    /// The root cgroup in the region.
-    pub root_cgroup: u64,
+    /// The cgroups, the root first.
+    pub cgroups: Vec<Cgroup>,
+    /// Since when it is bypassed.
+    pub bypass_since: u64,
     pub possible_mask: u64,
+    /// CPUs that are online, for `scx_bpf_get_online_cpumask()`.
+    pub online_mask: Mask,
+    pub online: CpuMask,
+    /// CPUs went on or off this often (`scx_hotplug_seq`).
+    pub hotplug_seq: u64,
 }
 
 impl BpfHost for Host {
@@ -180,8 +206,11 @@ impl BpfHost for Host {
         comm
     }
 
-    fn current_cgroup_id(_: &mut Cx<'_>) -> u64 {
-        1
+    fn current_cgroup_id(cx: &mut Cx<'_>) -> u64 {
+        let current = cx.current();
+        let (host, memory) = cx.parts();
+        let cgroup = host.task_at(memory, current).map_or(0, |task| host.task(task).cgroup);
+        u64::from(cgroup) + 1
     }
 
     fn timer_start(cx: &mut Cx<'_>, timer: u64, at: u64, _pinned: bool) {
@@ -272,6 +301,12 @@ impl Host {
     #[inline]
     pub(crate) fn at_least(&self, major: u16, minor: u16) -> bool {
         self.version >= (major, minor)
+    }
+
+    /// Whether the CPU is online.
+    #[inline]
+    pub(crate) fn is_online(&self, cpu: u32) -> bool {
+        self.online.contains(schedlab_model::CpuId(cpu))
     }
 
     /// Asks for a reschedule.

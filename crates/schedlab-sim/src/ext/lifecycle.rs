@@ -6,7 +6,7 @@ use super::consts::*;
 use super::enqueue::{dequeue_task, enqueue_task};
 use super::host::Cx;
 use super::task::{Entity, Life};
-use super::{exit, idle};
+use super::{cgroup, exit, idle};
 use std::sync::Arc;
 
 /// What the kernel knows of a task that programs may read.
@@ -23,6 +23,8 @@ pub(crate) struct TaskFacts<'a> {
     pub rt_priority: u32,
     pub weight: u32,
     pub kernel_thread: bool,
+    /// Index of its cgroup.
+    pub cgroup: usize,
     pub allowed: &'a [u64],
     pub nr_cpus_allowed: u32,
 }
@@ -39,6 +41,9 @@ pub(crate) fn start(cx: &mut Cx<'_>) {
         exit::error(cx, format!("ops.init() failed ({error})"));
         return;
     }
+    if !hotplug_seq_matches(cx) {
+        return;
+    }
     let host = cx.host();
     if host.ops.flags & SCX_OPS_ENQ_LAST != 0 && host.programs[Op::Enqueue as usize].is_none() {
         exit::error(cx, "SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented".to_owned());
@@ -50,6 +55,42 @@ pub(crate) fn start(cx: &mut Cx<'_>) {
     }
     let present = host.programs.iter().enumerate().filter(|(_, program)| program.is_some());
     host.enabled = present.fold(0, |mask, (op, _)| mask | 1 << op);
+    cgroup::init_all(cx);
+}
+
+/// `check_hotplug_seq`: whether the loader has seen every hotplug event.
+fn hotplug_seq_matches(cx: &mut Cx<'_>) -> bool {
+    let host = cx.host();
+    let (expected, actual) = (host.ops.hotplug_seq, host.hotplug_seq);
+    if expected == 0 || expected == actual {
+        return true;
+    }
+    let text = format!("expected hotplug seq {expected} did not match actual {actual}");
+    host.claim_exit(SCX_EXIT_UNREG_KERN, SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG, -1, text);
+    false
+}
+
+/// `handle_hotplug`: the scheduler is told, or ends to be loaded anew.
+pub(crate) fn hotplug(cx: &mut Cx<'_>, cpu: u32, online: bool) {
+    let host = cx.host();
+    host.hotplug_seq += 1;
+    let op = if online { Op::CpuOnline } else { Op::CpuOffline };
+    if host.has_op(op) {
+        call(cx, op, None, [0, 0], &[cpu.into()]);
+        return;
+    }
+    let way = if online { "online" } else { "offline" };
+    let text = format!("cpu {cpu} going {way}, exiting scheduler");
+    let here = cx.cpu() as i32;
+    cx.host().claim_exit(SCX_EXIT_UNREG_KERN, SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG, here, text);
+}
+
+/// A CPU is online or not, where programs see it.
+pub(crate) fn set_online(cx: &mut Cx<'_>, cpu: u32, online: bool) {
+    let (host, memory) = cx.parts();
+    host.online.assign(schedlab_model::CpuId(cpu), online);
+    host.online_mask.assign(memory, cpu, online);
+    memory.write_u32(host.rq(cpu).address + host.layout.rq.online, online.into());
 }
 
 /// Gives a new task its kernel object. `false` if the region is full.
@@ -81,7 +122,7 @@ pub(crate) fn create(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) -> bool 
     memory.write_u32(address + at.tgid, facts.tgid);
     memory.write_u32(address + at.flags, if facts.kernel_thread { PF_KTHREAD } else { 0 });
     // Only whether there is an address space can be told, not what is in it.
-    memory.write_u64(address + at.mm, if facts.kernel_thread { 0 } else { host.root_cgroup });
+    memory.write_u64(address + at.mm, if facts.kernel_thread { 0 } else { host.cgroups[0].address });
     memory.write_u64(address + at.start_time, now);
     memory.write_u64(address + at.start_boottime, now);
     memory.write_u64(address + at.slice, SCX_SLICE_DFL);
@@ -91,6 +132,7 @@ pub(crate) fn create(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) -> bool 
     host.set_cpu(memory, task, facts.cpu);
     write_attributes(cx, task, facts);
     write_affinity(cx, task, facts);
+    cgroup::place(cx, task, facts.cgroup);
     true
 }
 
@@ -130,7 +172,9 @@ pub(crate) fn write_affinity(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) 
 pub(crate) fn init_task(cx: &mut Cx<'_>, task: u32) {
     if cx.host().has_op(Op::InitTask) {
         let layout = Arc::clone(&cx.host().layout);
-        let (address, cgroup) = (cx.host().task(task).address, cx.host().root_cgroup);
+        let host = cx.host();
+        let entity = host.task(task);
+        let (address, cgroup) = (entity.address, host.cgroups[entity.cgroup as usize].address);
         let memory = cx.memory();
         let Some(args) = memory.alloc(64, 8) else { return };
         memory.write_u8(args, 1);
@@ -216,6 +260,22 @@ pub(crate) fn begin_bypass(cx: &mut Cx<'_>) {
         return;
     }
     host.count(super::host::EventCount::BypassActivate);
+    host.bypass_since = host.now;
+    cycle_waiting(cx);
+}
+
+/// `scx_bypass(false)`: they go back to the scheduler.
+pub(crate) fn end_bypass(cx: &mut Cx<'_>) {
+    let host = cx.host();
+    if !std::mem::replace(&mut host.bypass, false) {
+        return;
+    }
+    host.events[super::host::EventCount::BypassDuration as usize] += (host.now - host.bypass_since) as i64;
+    cycle_waiting(cx);
+}
+
+/// Takes every waiting task off its queue and puts it back, last come first, on each CPU.
+fn cycle_waiting(cx: &mut Cx<'_>) {
     for cpu in 0..cx.host().nr_cpus {
         let waiting = cx.host().tasks.iter().enumerate().filter(|(_, task)| task.runnable && task.cpu == cpu);
         let mut waiting: Vec<(u64, u32)> =
@@ -248,8 +308,6 @@ pub(crate) fn watchdog(cx: &mut Cx<'_>) {
 
 /// The end: `ops.exit()` with the reasons, then nothing is called any more.
 pub(crate) fn finish(cx: &mut Cx<'_>) {
-    let tasks = cx.host().tasks.len() as u32;
-    (1..tasks).for_each(|task| exit_task(cx, task));
     let initialized = cx.host().enabled != 0;
     cx.host().enabled = 0;
     let info = exit::build_info(cx, initialized);

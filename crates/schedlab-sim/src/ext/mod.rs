@@ -13,16 +13,20 @@
 
 mod attach;
 mod call;
+mod cgroup;
 mod class;
 mod consts;
 mod dispatch;
 mod dsq;
+mod dump;
 mod enqueue;
 mod exit;
 mod host;
 mod idle;
+mod inspect;
 mod kernel;
 mod kfunc;
+mod kick;
 mod lifecycle;
 mod mask;
 mod objects;

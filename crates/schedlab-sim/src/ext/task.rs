@@ -68,6 +68,8 @@ pub(crate) struct Entity {
     /// Its place in that list: lower is earlier.
     pub runnable_seq: u64,
     pub exiting: bool,
+    /// Its cgroup: an index of the scheduler's.
+    pub cgroup: u32,
     pub nr_cpus_allowed: u32,
     /// Last key given to pictures.
     pub rank: u64,
@@ -100,6 +102,7 @@ impl Entity {
             runnable: false,
             runnable_seq: 0,
             exiting: false,
+            cgroup: 0,
             nr_cpus_allowed: 0,
             rank: 0,
         }

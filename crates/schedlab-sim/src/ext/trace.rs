@@ -48,7 +48,16 @@ fn shape(op: Op) -> &'static str {
         Op::InitTask => "to=",
         Op::Tick | Op::Running | Op::Enable | Op::Disable | Op::ExitTask | Op::SetCpumask => "to",
         Op::Init => "=",
-        Op::Exit => "o",
+        Op::CoreSchedBefore => "to=",
+        Op::Exit | Op::Dump => "o",
+        Op::DumpCpu => "osu",
+        Op::DumpTask => "ot",
+        Op::CgroupInit => "oo=",
+        Op::CgroupExit => "o",
+        Op::CgroupPrepMove => "too=",
+        Op::CgroupMove | Op::CgroupCancelMove => "too",
+        Op::CgroupSetWeight | Op::CgroupSetIdle => "ou",
+        Op::CgroupSetBandwidth => "ouuu",
     }
 }
 

@@ -52,6 +52,11 @@ impl CpuMask {
         *word = if value { *word | bit } else { *word & !bit };
     }
 
+    /// Keeps what is in the other set too.
+    pub(crate) fn intersect(&mut self, other: &CpuMask) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= other);
+    }
+
     /// Whether no CPU is in.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)

@@ -58,6 +58,8 @@ pub(crate) enum Slot {
     Device(usize),
     /// A task's timer: sleep, timeout or start.
     Task(TaskId),
+    /// The next change of the machine.
+    Change,
 }
 
 impl Slot {
@@ -68,6 +70,7 @@ impl Slot {
             Slot::ExtTimer => (0, 4),
             Slot::Device(device) => (device, 5),
             Slot::Task(task) => (task.index() / 2, TASK_KIND + task.index() % 2),
+            Slot::Change => (1, 4),
         };
         (row << ROW_BITS) | kind
     }
@@ -81,7 +84,8 @@ impl Slot {
             1 => cpu(CpuEvent::Tick),
             2 => cpu(CpuEvent::Resched),
             3 => cpu(CpuEvent::Balance),
-            4 => Slot::ExtTimer,
+            4 if row == 0 => Slot::ExtTimer,
+            4 => Slot::Change,
             5 => Slot::Device(row),
             task => Slot::Task(TaskId((2 * row + task - TASK_KIND) as u32)),
         }
@@ -104,6 +108,10 @@ pub(crate) struct Kernel {
     pub(crate) tasks: Vec<Task>,
     /// Affinity masks by task, cut to the machine's CPUs.
     pub(crate) allowed: Vec<CpuMask>,
+    /// Affinity as it was asked for, by task.
+    affinity: Vec<CpuSet>,
+    /// CPUs that are online.
+    online: CpuMask,
     /// CPUs whose current task is idle and that have no task queued.
     pub(crate) idle_mask: CpuMask,
     /// CPUs with two tasks or more: without any, newidle balancing has nothing to find (`rd->overloaded`).
@@ -150,6 +158,8 @@ impl Kernel {
             preemption,
             tick_ns: 1_000_000_000 / u64::from(hz),
             allowed: vec![idle_mask.clone()],
+            affinity: vec![CpuSet::ALL],
+            online: idle_mask.clone(),
             tasks: vec![Task::idle()],
             cpus,
             idle_mask,
@@ -223,19 +233,54 @@ impl Kernel {
         self.fair.add_entity(&task);
         self.tasks.push(task);
         self.allowed.push(CpuMask::new(0));
+        self.affinity.push(*affinity);
         self.set_allowed(id, affinity);
         self.reserve(id.index() / 2 + 1);
         id
     }
 
-    /// Sets the affinity mask; a mask without any CPU of this machine allows all, as cpusets fall back.
+    /// Sets the affinity mask; a mask without any CPU that is online allows all that are, as cpusets fall back.
     pub(crate) fn set_allowed(&mut self, task: TaskId, affinity: &CpuSet) {
+        self.affinity[task.index()] = *affinity;
         let mut mask = CpuMask::cut(affinity, self.domains.capacities().len());
+        mask.intersect(&self.online);
         if mask.is_empty() {
-            mask = CpuMask::cut(&CpuSet::ALL, self.domains.capacities().len());
+            mask = self.online.clone();
         }
         self.tasks[task.index()].nr_allowed = mask.len() as u32;
         self.allowed[task.index()] = mask;
+    }
+
+    /// `cpu_online`.
+    #[inline]
+    pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
+        self.online.contains(cpu)
+    }
+
+    /// Number of CPUs that are online.
+    pub(crate) fn online_count(&self) -> usize {
+        self.online.len()
+    }
+
+    /// The first CPU that is online.
+    pub(crate) fn first_online(&self) -> CpuId {
+        self.online.iter().next().expect("the last online CPU stays so")
+    }
+
+    /// A CPU goes on or offline: masks follow. Tasks that now run, or ran until now, where they did not ask to.
+    pub(crate) fn set_online(&mut self, cpu: CpuId, online: bool) -> Vec<TaskId> {
+        self.online.assign(cpu, online);
+        let mut forced = Vec::new();
+        for task in (1..self.tasks.len() as u32).map(TaskId) {
+            let affinity = self.affinity[task.index()];
+            let outside = |k: &Kernel| k.allowed[task.index()].iter().any(|cpu| !affinity.contains(cpu));
+            let before = outside(self);
+            self.set_allowed(task, &affinity);
+            if before != outside(self) {
+                forced.push(task);
+            }
+        }
+        forced
     }
 
     /// Moves a task that is on no queue to another CPU and says so.
@@ -386,6 +431,13 @@ impl Kernel {
     }
 
     /// Takes the next event: when it is due, and what it is. The caller sets the clock.
+    /// When the CPU acts upon its reschedule mark; `None` if it has none.
+    pub(crate) fn resched_time(&self, cpu: CpuId) -> Option<u64> {
+        let due = self.queue.time_of(Slot::Cpu(cpu, CpuEvent::Resched).number())?;
+        Some(due.max(self.cpu(cpu).kernel_until))
+    }
+
+    /// Time of the next event.
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<(u64, Slot)> {
         let (time, slot) = self.queue.pop()?;

@@ -11,7 +11,7 @@ use schedlab_model::{CpuId, Policy, TaskId};
 const RR_TIMESLICE_NS: u64 = 100_000_000;
 
 /// The fair server: of every second in which real-time tasks never stop, fair ones get 50 ms
-/// (`fair_server` parameters). Linux has a deadline server with its own replenishment; this is its outcome.
+/// (`fair_server` parameters); since 7.0 ext ones too (`ext_server`). Linux has a deadline server with its own replenishment; this is its outcome.
 const SERVER_PERIOD_NS: u64 = 1_000_000_000;
 const SERVER_RUNTIME_NS: u64 = 50_000_000;
 
@@ -100,10 +100,10 @@ pub(crate) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId) {
     }
 }
 
-/// The tick's look at starving fair tasks.
-pub(crate) fn server_tick(k: &mut Kernel, cpu: CpuId) {
+/// The tick's look at starving tasks: fair ones, and those of the ext class where it has a server.
+pub(crate) fn server_tick(k: &mut Kernel, cpu: CpuId, ext_waits: bool) {
     let now = k.now;
-    let waiting = k.fair.rqs[cpu.index()].nr_runnable > 0;
+    let waiting = k.fair.rqs[cpu.index()].nr_runnable > 0 || ext_waits;
     let rt_runs = k.task(k.cpu(cpu).curr).class == Class::Rt;
     let rq = &mut k.rt.rqs[cpu.index()];
     if rq.server_until > 0 && now >= rq.server_until {
@@ -143,10 +143,10 @@ pub(crate) fn pull(k: &mut Kernel, cpu: CpuId) {
     }
 }
 
-/// The head of the list, unless the fair server has the CPU and something to run.
-pub(crate) fn pick_task(k: &Kernel, cpu: CpuId) -> Option<TaskId> {
+/// The head of the list, unless a server has the CPU and something to run.
+pub(crate) fn pick_task(k: &Kernel, cpu: CpuId, ext_waits: impl FnOnce() -> bool) -> Option<TaskId> {
     let served = k.rt.rqs[cpu.index()].server_until > k.now;
-    if served && k.fair.rqs[cpu.index()].nr_runnable > 0 {
+    if served && (k.fair.rqs[cpu.index()].nr_runnable > 0 || ext_waits()) {
         return None;
     }
     k.rt.rqs[cpu.index()].queue.first().map(|(_, task)| *task)

@@ -89,6 +89,27 @@ offsets!(
     }
 );
 
+offsets!(
+    /// Fields of `struct cgroup`.
+    CgroupOffsets in "cgroup" {
+        css_cgroup = "self.cgroup",
+        level = "level",
+        kn = "kn",
+        ancestors = "ancestors",
+    }
+);
+
+offsets!(
+    /// Fields of `struct scx_dump_ctx`.
+    DumpOffsets in "scx_dump_ctx" {
+        kind = "kind",
+        exit_code = "exit_code",
+        reason = "reason",
+        at_ns = "at_ns",
+        at_jiffies = "at_jiffies",
+    }
+);
+
 /// Offsets and sizes of every kernel object in the region.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
@@ -98,7 +119,16 @@ pub(crate) struct Layout {
     pub rq_size: u64,
     pub exit: ExitOffsets,
     pub exit_size: u64,
+    pub dump: DumpOffsets,
+    pub dump_size: u64,
+    pub cgroup: CgroupOffsets,
     pub cgroup_size: u64,
+    pub kernfs_size: u64,
+    pub kernfs_id: u64,
+    pub task_group_size: u64,
+    pub task_group_cgroup: u64,
+    pub css_set_size: u64,
+    pub css_set_cgroup: u64,
     /// Offset of `cgroup` in `struct scx_init_task_args`.
     pub init_task_cgroup: u64,
 }
@@ -116,7 +146,16 @@ impl Layout {
             rq_size: size(btf, "rq"),
             exit: ExitOffsets::of(btf),
             exit_size: size(btf, "scx_exit_info"),
+            dump: DumpOffsets::of(btf),
+            dump_size: size(btf, "scx_dump_ctx"),
+            cgroup: CgroupOffsets::of(btf),
             cgroup_size: size(btf, "cgroup"),
+            kernfs_size: size(btf, "kernfs_node"),
+            kernfs_id: offset(btf, "kernfs_node", "id"),
+            task_group_size: size(btf, "task_group"),
+            task_group_cgroup: offset(btf, "task_group", "css.cgroup"),
+            css_set_size: size(btf, "css_set"),
+            css_set_cgroup: offset(btf, "css_set", "dfl_cgrp"),
             init_task_cgroup: offset(btf, "scx_init_task_args", "cgroup"),
         }
     }

@@ -10,7 +10,7 @@ use schedlab_model::CpuId;
 
 pub(super) fn add(table: &mut KfuncTable<Host>) {
     table.add("scx_bpf_get_possible_cpumask", |cx: &mut Cx<'_>| cx.host().possible_mask);
-    table.add("scx_bpf_get_online_cpumask", |cx: &mut Cx<'_>| cx.host().possible_mask);
+    table.add("scx_bpf_get_online_cpumask", |cx: &mut Cx<'_>| cx.host().online_mask.0);
     table.add("scx_bpf_cpu_rq", |cx: &mut Cx<'_>, cpu: u64| cpu_rq(cx, cpu));
     table.add("scx_bpf_locked_rq", locked_rq);
     table.add("scx_bpf_cpu_curr", cpu_curr);
@@ -27,16 +27,11 @@ pub(super) fn add(table: &mut KfuncTable<Host>) {
     table.add_constant("bpf_task_release", 0);
     table.add("bpf_cgroup_acquire", |_: &mut Cx<'_>, cgroup: u64| cgroup);
     table.add_constant("bpf_cgroup_release", 0);
-    table.add(
-        "bpf_cgroup_ancestor",
-        |cx: &mut Cx<'_>, _cgroup: u64, level: u64| {
-            if level as i32 == 0 { cx.host().root_cgroup } else { 0 }
-        },
-    );
-    table.add(
-        "bpf_cgroup_from_id",
-        |cx: &mut Cx<'_>, id: u64| if id == 1 { cx.host().root_cgroup } else { 0 },
-    );
+    table.add("bpf_cgroup_ancestor", cgroup_ancestor);
+    table.add("bpf_cgroup_from_id", |cx: &mut Cx<'_>, id: u64| {
+        let cgroup = id.checked_sub(1).and_then(|index| cx.host().cgroups.get(index as usize));
+        cgroup.map_or(0, |cgroup| cgroup.address)
+    });
 }
 
 fn cpu_rq(cx: &mut Cx<'_>, cpu: u64) -> u64 {
@@ -86,13 +81,28 @@ fn events(cx: &mut Cx<'_>, to: u64, bytes: u64) -> Result<(), FaultKind> {
     Ok(())
 }
 
-/// Every task is in the root cgroup.
+/// An ancestor of a cgroup at a level, itself included.
+fn cgroup_ancestor(cx: &mut Cx<'_>, cgroup: u64, level: u64) -> u64 {
+    let (host, memory) = cx.parts();
+    let Some(index) = host.cgroup_at(cgroup) else { return 0 };
+    let address = host.cgroups[index].address;
+    let at = &host.layout.cgroup;
+    let deepest = memory.read_u32(address + at.level);
+    if level as u32 > deepest {
+        0
+    } else {
+        memory.read_u64(address + at.ancestors + 8 * (level & 0xffff_ffff))
+    }
+}
+
+/// The cgroup of a task.
 fn task_cgroup(cx: &mut Cx<'_>, address: u64) -> Result<u64, FaultKind> {
     let task = task(cx, address, "scx_bpf_task_cgroup")?;
     if !cx.host().call.subjects.contains(&task) {
         exit::error(cx, "called on a task not being operated on".to_owned());
     }
-    Ok(cx.host().root_cgroup)
+    let host = cx.host();
+    Ok(host.cgroups[host.task(task).cgroup as usize].address)
 }
 
 fn from_pid(cx: &mut Cx<'_>, pid: u64) -> u64 {

@@ -37,7 +37,15 @@ fn error_bstr(cx: &mut Cx<'_>, text: u64, data: u64, bytes: u64) {
     }
 }
 
-/// Dumps are not simulated, so this is always outside of one.
-fn dump_bstr(cx: &mut Cx<'_>, _text: u64, _data: u64, _bytes: u64) {
-    exit::error(cx, "scx_bpf_dump() must only be called from ops.dump() and friends".to_owned());
+/// Only the dump callbacks have somewhere to write to.
+fn dump_bstr(cx: &mut Cx<'_>, text: u64, data: u64, bytes: u64) {
+    if !cx.host().dumping {
+        let said = "scx_bpf_dump() must only be called from ops.dump() and friends";
+        return exit::error(cx, said.to_owned());
+    }
+    if let Some(text) = format(cx, text, data, bytes)
+        && let Some(dump) = cx.host().dump.as_deref_mut()
+    {
+        dump.add(&text);
+    }
 }

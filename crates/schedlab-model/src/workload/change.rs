@@ -1,0 +1,76 @@
+//! What happens to the machine and its cgroups during a run: CPUs go on and offline, the machine is suspended,
+//! cgroups get other weights. Times are those of the run. The tasks know nothing of it.
+
+use crate::ids::CpuId;
+use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Limit of a cgroup's CPU time (`cpu.max`, `cpu.max.burst`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuMax {
+    /// CPU time a period; `None` is no limit (`max`).
+    pub quota: Option<Nanos>,
+    /// The period.
+    pub period: Nanos,
+    /// Unused time that may be saved up.
+    pub burst: Nanos,
+}
+
+impl Default for CpuMax {
+    /// No limit, a period of 100 ms.
+    fn default() -> CpuMax {
+        CpuMax { quota: None, period: Nanos::from_millis(100), burst: Nanos(0) }
+    }
+}
+
+/// Settings of a cgroup's cpu controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupSettings {
+    /// `cpu.weight`, 1 to 10000.
+    pub weight: u32,
+    /// `cpu.idle`.
+    pub idle: bool,
+    /// `cpu.max`.
+    pub max: CpuMax,
+}
+
+impl Default for CgroupSettings {
+    /// The kernel's defaults: weight 100, no limit.
+    fn default() -> CgroupSettings {
+        CgroupSettings { weight: 100, idle: false, max: CpuMax::default() }
+    }
+}
+
+/// A cgroup below the root. Those that only tasks name exist too, with default settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupSpec {
+    /// Its path from the root, e.g. `/web/workers`.
+    pub path: String,
+    /// Its settings at the start.
+    pub settings: CgroupSettings,
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// A CPU goes on or offline.
+    Cpu {
+        /// Which.
+        cpu: CpuId,
+        /// Where to.
+        online: bool,
+    },
+    /// The machine is being suspended, for this long: schedulers from BPF are bypassed.
+    Suspend(Nanos),
+    /// A cgroup gets other settings.
+    Cgroup(CgroupSpec),
+}
+
+/// A change at its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedChange {
+    /// When.
+    pub time: Nanos,
+    /// What.
+    pub change: Change,
+}

@@ -1,0 +1,57 @@
+//! What whoever runs a simulation may ask of its scheduler: the log of callbacks, global variables, the end.
+
+use super::class::Attached;
+use super::consts::SCX_EXIT_UNREG;
+use super::trace::CallTrace;
+use crate::simulation::Simulation;
+use schedlab_model::outcome::SchedulerExit;
+
+impl Attached {
+    /// Value of a global variable of the object.
+    pub(crate) fn global(&mut self, name: &str) -> Option<i64> {
+        let place = self.scheduler.image().locate(name).ok()?;
+        let size = u64::from(self.scheduler.image().maps[place.map].value_size);
+        let values = self.instance.map_values(place.map);
+        let bytes = self.instance.memory().bytes(values, size)?;
+        let bytes = bytes.get(place.offset as usize..)?.get(..place.size as usize)?;
+        let mut word = [0; 8];
+        word.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(i64::from_le_bytes(word))
+    }
+}
+
+impl Simulation {
+    /// Keeps a log of the ext scheduler's callbacks from now on; for comparing with a real kernel.
+    pub fn log_callbacks(&mut self) {
+        if let Some(ext) = self.core.ext.attached() {
+            ext.start_trace();
+        }
+    }
+
+    /// The log so far; it ends here.
+    pub fn take_callbacks(&mut self) -> CallTrace {
+        self.core.ext.attached().map_or_else(CallTrace::default, Attached::take_trace)
+    }
+
+    /// Value of a global variable of the scheduler's object, at most 8 bytes wide and not sign-extended; `None`
+    /// without such a variable or without an object.
+    pub fn global(&mut self, name: &str) -> Option<i64> {
+        self.core.ext.attached()?.global(name)
+    }
+
+    /// Ends the scheduler as its loader does (`SCX_EXIT_UNREG`); its tasks go to the fair class. To be called
+    /// after the run. Why it ended: this, or what ended it before. `None` without an object.
+    pub fn unregister(&mut self) -> Option<SchedulerExit> {
+        self.core.ext.attached()?.host.claim_exit(SCX_EXIT_UNREG, 0, -1, String::new());
+        self.end_scheduler();
+        self.scheduler_exit.clone()
+    }
+
+    /// If the scheduler has claimed its exit, takes it out.
+    pub(crate) fn end_scheduler(&mut self) {
+        if let Some(exit) = self.core.ext.take_exit() {
+            self.core.disable_ext();
+            self.scheduler_exit.get_or_insert(exit);
+        }
+    }
+}
