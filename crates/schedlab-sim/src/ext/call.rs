@@ -141,6 +141,23 @@ pub(crate) fn call<const N: usize>(
     call_words(cx, CallState { op: Some(op), locked, subjects }, op, words)
 }
 
+/// The same for a callback with more arguments than three, which is rare.
+#[cold]
+pub(crate) fn call_long(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) {
+    let host = cx.host();
+    let Some(program) = host.programs[op as usize] else { return };
+    host.callbacks += 1;
+    let outer = std::mem::replace(&mut host.call, CallState { op: Some(op), ..CallState::NONE });
+    if host.trace.is_some() {
+        super::trace::record(cx, op, arguments);
+    }
+    let result = cx.call(program as usize, arguments);
+    cx.host().call = outer;
+    if let Err(fault) = result {
+        super::exit::program_fault(cx, &fault.to_string());
+    }
+}
+
 fn call_words(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) -> u64 {
     let host = cx.host();
     let Some(program) = host.programs[op as usize] else { return 0 };

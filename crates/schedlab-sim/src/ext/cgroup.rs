@@ -3,7 +3,7 @@
 //! What they mean for CPU time is the scheduler's business, as in Linux: the class only tells. The root is always
 //! there; every other group that a workload names, and its ancestors, exist from the start to the end.
 
-use super::call::{Op, call, call_task, sanitize_error};
+use super::call::{Op, call, call_long, call_task, sanitize_error};
 use super::host::{Cx, Host};
 use super::kernel::Layout;
 use schedlab_bpf::memory::Memory;
@@ -164,7 +164,7 @@ pub(crate) fn change(cx: &mut Cx<'_>, spec: &CgroupSpec) {
     }
     if after.max != before.max && cx.host().has_op(Op::CgroupSetBandwidth) {
         let [period, quota, burst] = bandwidth(after.max);
-        call(cx, Op::CgroupSetBandwidth, None, [0, 0], &[address, period, quota, burst]);
+        call_long(cx, Op::CgroupSetBandwidth, &[address, period, quota, burst]);
     }
 }
 

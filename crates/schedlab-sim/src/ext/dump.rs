@@ -142,13 +142,13 @@ fn heading(cx: &mut Cx<'_>, info: &ExitInfo) {
 }
 
 /// Runs one of the dump callbacks with `scx_bpf_dump()` open.
-fn callback(
+fn callback<const N: usize>(
     cx: &mut Cx<'_>,
     prefix: &'static str,
     op: Op,
     locked: Option<u32>,
     subjects: [u32; 2],
-    arguments: &[u64],
+    arguments: &[u64; N],
 ) {
     if let Some(dump) = cx.host().dump.as_deref_mut() {
         (dump.prefix, dump.first) = (prefix, true);

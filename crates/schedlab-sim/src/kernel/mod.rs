@@ -174,7 +174,7 @@ impl Kernel {
             ideal: false,
             ext_timers: BTreeSet::new(),
         };
-        kernel.reserve(kernel.cpus.len().max(device_count).max(1));
+        kernel.reserve(kernel.cpus.len().max(device_count).max(2));
         kernel
     }
 
