@@ -156,31 +156,40 @@ impl Memory {
         self.load(address, 0, 8)
     }
 
+    /// Writes at an address the host allocated: inside the region in any case.
+    #[inline]
+    fn write<T>(&mut self, address: u64, value: T) {
+        debug_assert!(self.can_store(address), "a write to {address:#x}");
+        // SAFETY: as for `store`: at most eight bytes.
+        unsafe { self.place(address, 0).cast::<T>().write_unaligned(value) };
+    }
+
     /// Writes one byte at an address the host allocated.
     ///
     /// # Panics
-    /// If the address lies in the zero pages: the host's own mistake, as for all `write_*`.
+    /// Where assertions are checked, if the address lies in the zero pages: the host's own mistake, as for
+    /// all `write_*`.
     #[inline]
     pub fn write_u8(&mut self, address: u64, value: u8) {
-        assert!(self.store(address, 0, 1, u64::from(value)), "a write to {address:#x}");
+        self.write(address, value);
     }
 
     /// Writes two bytes, little-endian. Panics as [`Memory::write_u8`].
     #[inline]
     pub fn write_u16(&mut self, address: u64, value: u16) {
-        assert!(self.store(address, 0, 2, u64::from(value)), "a write to {address:#x}");
+        self.write(address, value);
     }
 
     /// Writes four bytes, little-endian. Panics as [`Memory::write_u8`].
     #[inline]
     pub fn write_u32(&mut self, address: u64, value: u32) {
-        assert!(self.store(address, 0, 4, u64::from(value)), "a write to {address:#x}");
+        self.write(address, value);
     }
 
     /// Writes eight bytes, little-endian. Panics as [`Memory::write_u8`].
     #[inline]
     pub fn write_u64(&mut self, address: u64, value: u64) {
-        assert!(self.store(address, 0, 8, value), "a write to {address:#x}");
+        self.write(address, value);
     }
 
     /// The bytes from `address` on, or `None` if they do not lie inside the region. Zero pages included.

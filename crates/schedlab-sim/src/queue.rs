@@ -14,8 +14,9 @@ const NONE: u32 = u32::MAX;
 const NEVER: u64 = u64::MAX;
 /// Buckets of a level, as bits of time.
 const LEVEL_BITS: u32 = 6;
-/// Levels that 64 bits of time need.
-const LEVELS: usize = 11;
+/// Levels that 64 bits of time need, and some more, so that no index needs a check.
+const LEVELS: usize = 16;
+const BUCKETS: usize = LEVELS << LEVEL_BITS;
 /// Events of a bucket that are compared each time rather than spread.
 const COMPARED_MAX: u32 = 6;
 
@@ -39,7 +40,7 @@ const IDLE: Node = Node { time: NEVER, armed: 0, next: NONE, prev: NONE, bucket:
 pub(crate) struct EventQueue {
     nodes: Vec<Node>,
     /// First slot of each bucket. Earlier buckets have lower numbers.
-    heads: [u32; LEVELS << LEVEL_BITS],
+    heads: [u32; BUCKETS],
     /// Buckets of each level that are not empty.
     filled: [u64; LEVELS],
     /// Levels that are not empty.
@@ -54,7 +55,7 @@ impl Default for EventQueue {
     fn default() -> EventQueue {
         EventQueue {
             nodes: Vec::new(),
-            heads: [NONE; LEVELS << LEVEL_BITS],
+            heads: [NONE; BUCKETS],
             filled: [0; LEVELS],
             levels: 0,
             origin: 0,
@@ -89,6 +90,16 @@ impl EventQueue {
         }
     }
 
+    /// Moves the slot's event, if one is pending, to a later time.
+    #[inline]
+    pub(crate) fn put_off(&mut self, slot: usize, ns: u64) {
+        let node = &mut self.nodes[slot];
+        if node.time != NEVER {
+            self.armed += 1;
+            (node.time, node.armed) = (node.time.saturating_add(ns).min(NEVER - 1), self.armed);
+        }
+    }
+
     /// Drops the slot's event, if one is pending.
     #[inline]
     pub(crate) fn cancel(&mut self, slot: usize) {
@@ -107,7 +118,7 @@ impl EventQueue {
     pub(crate) fn pop(&mut self) -> Option<(u64, usize)> {
         while self.levels != 0 {
             let level = self.levels.trailing_zeros();
-            let digit = self.filled[level as usize].trailing_zeros();
+            let digit = self.filled[level as usize % LEVELS].trailing_zeros();
             if let Some(first) = self.first_of(level, digit) {
                 self.unlink(first);
                 let time = std::mem::replace(&mut self.nodes[first as usize].time, NEVER);
@@ -138,7 +149,7 @@ impl EventQueue {
         let begin = if above < 64 { self.origin >> above << above } else { 0 } | (u64::from(digit) << shift);
         let last = (begin + ((1 << shift) - 1)).min(NEVER - 1);
         let (mut first, mut best, mut count) = (NONE, (NEVER, NEVER), 0);
-        let mut at = self.heads[bucket as usize];
+        let mut at = self.heads[bucket as usize % BUCKETS];
         while at != NONE {
             let Node { time, armed, next, .. } = self.nodes[at as usize];
             if time > last {
@@ -170,7 +181,7 @@ impl EventQueue {
 
     /// Moves the events of a bucket, in which the origin now lies, to the levels below.
     fn spread(&mut self, bucket: u32) {
-        let mut at = self.heads[bucket as usize];
+        let mut at = self.heads[bucket as usize % BUCKETS];
         while at != NONE {
             let next = self.nodes[at as usize].next;
             self.move_on(at);
@@ -180,14 +191,14 @@ impl EventQueue {
 
     #[inline]
     fn link(&mut self, slot: u32, bucket: u32) {
-        let head = std::mem::replace(&mut self.heads[bucket as usize], slot);
+        let head = std::mem::replace(&mut self.heads[bucket as usize % BUCKETS], slot);
         if head != NONE {
             self.nodes[head as usize].prev = slot;
         }
         let node = &mut self.nodes[slot as usize];
         (node.next, node.prev, node.bucket) = (head, NONE, bucket);
         let level = bucket >> LEVEL_BITS;
-        self.filled[level as usize] |= 1 << (bucket & 63);
+        self.filled[level as usize % LEVELS] |= 1 << (bucket & 63);
         self.levels |= 1 << level;
     }
 
@@ -203,11 +214,11 @@ impl EventQueue {
             self.nodes[prev as usize].next = next;
             return;
         }
-        self.heads[bucket as usize] = next;
+        self.heads[bucket as usize % BUCKETS] = next;
         if next == NONE {
             let level = (bucket >> LEVEL_BITS) as usize;
-            self.filled[level] &= !(1 << (bucket & 63));
-            self.levels &= !(u32::from(self.filled[level] == 0) << level);
+            self.filled[level % LEVELS] &= !(1 << (bucket & 63));
+            self.levels &= !(u32::from(self.filled[level % LEVELS] == 0) << level);
         }
     }
 }
@@ -241,6 +252,11 @@ mod tests {
                 0 => {
                     queue.cancel(slot);
                     model.remove(&slot);
+                }
+                4 => {
+                    let ns = rng.below(span);
+                    queue.put_off(slot, ns);
+                    model.entry(slot).and_modify(|(time, armed)| (*time, *armed) = (*time + ns, step));
                 }
                 1..4 => {
                     let expected =

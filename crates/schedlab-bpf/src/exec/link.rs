@@ -132,9 +132,9 @@ impl Linker<'_> {
         self.depth(&ops)?;
         for index in self.first..self.linked.functions.len() as u32 {
             let function = &self.linked.functions[index as usize];
-            // A program's main function takes its context, whether it reads it or not: see `Instance`.
-            let least = u8::from(index == self.first);
-            let args = arguments(&ops, function.start, function.end).max(least);
+            // A program's main function has its context and nothing else, whatever it seems to read.
+            let main = index == self.first;
+            let args = if main { 1 } else { arguments(&ops, function.start, function.end) };
             self.linked.functions[index as usize].args = args;
         }
         self.linked.programs.push(Program {

@@ -80,7 +80,7 @@ pub(crate) unsafe fn call_program(
 ///
 /// # Safety
 /// As for [`enter`].
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn call_words(
     raw: *mut RawContext,
     program: usize,
@@ -103,10 +103,26 @@ pub(crate) unsafe fn call_words(
             let context = &mut *raw;
             context.level = 0;
             context.state.executed += budget.wrapping_sub(context.fuel as u64);
-            return if context.fault == 0 { Ok(value) } else { Err(Box::new(take_fault(raw, true))) };
+            return if context.fault == 0 { Ok(value) } else { Err(boxed_fault(raw)) };
         }
-        call_program(raw, program, &arguments).map_err(Box::new)
+        call_nested(raw, program, &arguments)
     }
+}
+
+/// # Safety
+/// As for [`enter`].
+#[inline(never)]
+unsafe fn call_nested(raw: *mut RawContext, program: usize, arguments: &[u64]) -> Result<u64, Box<Fault>> {
+    // SAFETY: passed on to the caller.
+    unsafe { call_program(raw, program, arguments).map_err(Box::new) }
+}
+
+/// # Safety
+/// As for [`enter`].
+#[cold]
+unsafe fn boxed_fault(raw: *mut RawContext) -> Box<Fault> {
+    // SAFETY: passed on to the caller.
+    unsafe { Box::new(take_fault(raw, true)) }
 }
 
 /// Calls a function by the address a program knows it by.

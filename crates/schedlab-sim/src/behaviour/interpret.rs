@@ -1,6 +1,7 @@
 //! Runs the steps of the task that is on a CPU, until one takes time or waits.
 
 use super::actor::Wait;
+use super::amount::Draw;
 use super::compile::{FOREVER, Step};
 use crate::core::flags;
 use crate::error::SimError;
@@ -89,14 +90,17 @@ impl Simulation {
         }
         for _ in 0..STEPS_BEFORE_WORK_MAX {
             match self.work.code.steps[self.work.actors[task.index()].pc as usize] {
-                Step::LoopStart { .. } | Step::LoopEnd { .. } => {
-                    self.step(cpu, task);
+                Step::LoopStart { count } => {
+                    let actor = &mut self.work.actors[task.index()];
+                    actor.loops.push(count);
+                    actor.pc += 1;
                     self.core.k.cpu_mut(cpu).looks_at_exit = true;
                 }
-                Step::Run(_) => {
-                    self.step(cpu, task);
-                    return;
+                Step::LoopEnd { body } => {
+                    self.loop_end(task, body);
+                    self.core.k.cpu_mut(cpu).looks_at_exit = true;
                 }
+                Step::Run(draw) => return self.draw_work(task, draw),
                 _ => return,
             }
         }
@@ -128,11 +132,8 @@ impl Simulation {
         let step = self.work.code.steps[self.work.actors[index].pc as usize];
         match step {
             Step::Run(draw) => {
-                let actor = &mut self.work.actors[index];
-                actor.pc += 1;
-                let work = draw.draw(&mut actor.rng, &self.work.code.quantiles);
-                self.core.k.task_mut(task).work_left = work;
-                if work == 0 { Outcome::Next } else { Outcome::Busy }
+                self.draw_work(task, draw);
+                if self.core.k.task(task).work_left == 0 { Outcome::Next } else { Outcome::Busy }
             }
             Step::Sleep(draw) => {
                 let actor = &mut self.work.actors[index];
@@ -182,6 +183,14 @@ impl Simulation {
             Step::LoopEnd { body } => self.loop_end(task, body),
             other => self.rare_step(cpu, task, other),
         }
+    }
+
+    /// Draws the work of a run.
+    #[inline]
+    fn draw_work(&mut self, task: TaskId, draw: Draw) {
+        let actor = &mut self.work.actors[task.index()];
+        actor.pc += 1;
+        self.core.k.task_mut(task).work_left = draw.draw(&mut actor.rng, &self.work.code.quantiles);
     }
 
     fn rare_step(&mut self, cpu: CpuId, task: TaskId, step: Step) -> Outcome {
@@ -234,6 +243,7 @@ impl Simulation {
         Outcome::Next
     }
 
+    #[inline]
     fn loop_end(&mut self, task: TaskId, body: u32) -> Outcome {
         let actor = &mut self.work.actors[task.index()];
         let rounds = actor.loops.last_mut().expect("a loop end has its start");

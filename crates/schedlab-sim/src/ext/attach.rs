@@ -103,6 +103,7 @@ pub(crate) fn host(
     Host {
         now: 0,
         tick_ns: 1,
+        jiffy_begin: 0,
         version,
         layout,
         nr_cpus,

@@ -2,7 +2,7 @@
 
 use super::consts::errno;
 use super::host::{Cx, Host};
-use schedlab_bpf::exec::FaultKind;
+use schedlab_bpf::exec::{Fault, FaultKind};
 
 macro_rules! ops {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
@@ -158,26 +158,40 @@ pub(crate) fn call_long(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) {
     }
 }
 
+#[inline(always)]
 fn call_words(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) -> u64 {
     let host = cx.host();
     let Some(program) = host.programs[op as usize] else { return 0 };
     host.callbacks += 1;
     let outer = std::mem::replace(&mut host.call, state);
-    let logged = host.trace.is_some().then(|| super::trace::record(cx, op, &arguments));
+    if host.trace.is_some() {
+        return call_logged(cx, outer, op, arguments);
+    }
+    let result = cx.call_words(program as usize, arguments);
+    cx.host().call = outer;
+    result.unwrap_or_else(|fault| faulted(cx, &fault))
+}
+
+/// The same with a line in the log.
+#[cold]
+fn call_logged(cx: &mut Cx<'_>, outer: CallState, op: Op, arguments: [u64; 3]) -> u64 {
+    let Some(program) = cx.host().programs[op as usize] else { return 0 };
+    let at = super::trace::record(cx, op, &arguments);
     let result = cx.call_words(program as usize, arguments);
     cx.host().call = outer;
     match result {
         Ok(value) => {
-            if let Some(at) = logged {
-                super::trace::returned(cx, op, at, value);
-            }
+            super::trace::returned(cx, op, at, value);
             value
         }
-        Err(fault) => {
-            super::exit::program_fault(cx, &fault.to_string());
-            0
-        }
+        Err(fault) => faulted(cx, &fault),
     }
+}
+
+#[cold]
+fn faulted(cx: &mut Cx<'_>, fault: &Fault) -> u64 {
+    super::exit::program_fault(cx, &fault.to_string());
+    0
 }
 
 /// Calls a callback about one task on its CPU's run queue, if it is switched on.

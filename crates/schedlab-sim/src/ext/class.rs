@@ -108,11 +108,15 @@ impl Attached {
     }
 
     /// Charges the callbacks since the last charge and the instructions they executed.
+    #[inline]
     fn charge(&mut self, k: &mut Kernel, cpu: CpuId) {
-        let callbacks = std::mem::take(&mut self.host.callbacks);
-        if callbacks == 0 {
-            return;
+        if self.host.callbacks != 0 {
+            self.charge_callbacks(k, cpu);
         }
+    }
+
+    fn charge_callbacks(&mut self, k: &mut Kernel, cpu: CpuId) {
+        let callbacks = std::mem::take(&mut self.host.callbacks);
         let executed = self.instance.executed();
         let instructions = executed - std::mem::replace(&mut self.charged, executed);
         let entering = u64::from(callbacks) * k.cost(CostKind::ExtCallback);
@@ -121,8 +125,9 @@ impl Attached {
     }
 
     fn apply(&mut self, k: &mut Kernel) {
-        let mut effects = std::mem::take(&mut self.host.effects);
-        for effect in effects.drain(..) {
+        let mut next = 0;
+        while let Some(effect) = self.host.effects.get(next).copied() {
+            next += 1;
             match effect {
                 Effect::Resched(cpu) => k.resched_curr(CpuId(cpu)),
                 Effect::Migrated { task, from, to } => {
@@ -141,8 +146,7 @@ impl Attached {
                 }
             }
         }
-        effects.append(&mut self.host.effects);
-        self.host.effects = effects;
+        self.host.effects.clear();
     }
 
     fn timer_token(&mut self, timer: u64) -> u32 {

@@ -11,6 +11,7 @@ use super::host::{CurrClass, Cx, Direct, Effect, EventCount, Host, Insert};
 use super::objects::{refill_slice, slice};
 use super::task::OpsState;
 use super::{exit, reenq};
+use schedlab_bpf::memory::Memory;
 
 /// What a scheduling pass found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,25 +25,25 @@ pub(crate) enum Verdict {
 }
 
 /// `do_pick_task_scx`: the task to run next; `prev` is the current task if it is of the class and runnable.
+#[inline]
 pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<u32> {
     let rq = cx.host().rq_mut(cpu);
     rq.in_balance = true;
     rq.kick_sync += 1;
     let verdict = balance(cx, cpu, prev);
     let host = cx.host();
-    if verdict != Verdict::None && host.rq(cpu).nr_immed > 0 && host.dsqs.get(host.local_dsq(cpu)).nr > 1 {
+    let rq = host.rq_mut(cpu);
+    rq.in_balance = false;
+    let immed = rq.nr_immed > 0;
+    let local = host.dsqs.get(host.local_dsq(cpu));
+    let (first, nr) = (local.first, local.nr);
+    if immed && verdict != Verdict::None && nr > 1 {
         reenq::schedule_local(host, cpu, 0);
     }
-    host.rq_mut(cpu).in_balance = false;
     let next = match (verdict, prev) {
         (Verdict::Prev, Some(prev)) => prev,
-        _ => {
-            let first = host.dsqs.get(host.local_dsq(cpu)).first;
-            if first == NIL {
-                return None;
-            }
-            first
-        }
+        _ if first == NIL => return None,
+        _ => first,
     };
     if slice(cx, next) == 0 {
         refill_slice(cx, next);
@@ -51,9 +52,10 @@ pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<
 }
 
 /// `balance_one`.
+#[inline]
 fn balance(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
-    if std::mem::take(&mut cx.host().rq_mut(cpu).released) && cx.host().has_op(Op::CpuAcquire) {
-        call(cx, Op::CpuAcquire, Some(cpu), [0, 0], &[u64::from(cpu), 0]);
+    if std::mem::take(&mut cx.host().rq_mut(cpu).released) {
+        acquire(cx, cpu);
     }
     if let Some(prev) = prev
         && slice(cx, prev) != 0
@@ -73,6 +75,13 @@ fn balance(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
         return Verdict::Prev;
     }
     verdict
+}
+
+#[cold]
+fn acquire(cx: &mut Cx<'_>, cpu: u32) {
+    if cx.host().has_op(Op::CpuAcquire) {
+        call(cx, Op::CpuAcquire, Some(cpu), [0, 0], &[u64::from(cpu), 0]);
+    }
 }
 
 /// `scx_dispatch_sched`: global queue, then `ops.dispatch()` until something is there or nothing comes.
@@ -95,7 +104,9 @@ fn dispatch_loop(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
     for _ in 0..SCX_DSP_MAX_LOOPS {
         cx.host().rq_mut(cpu).nr_dispatched = 0;
         call(cx, Op::Dispatch, Some(cpu), [0, 0], &[u64::from(cpu), prev_address]);
-        flush_batch(cx, cpu);
+        if !cx.host().rq(cpu).batch.is_empty() {
+            flush_batch(cx, cpu);
+        }
         if let Some(prev) = prev
             && cx.host().task(prev).has(SCX_TASK_QUEUED)
             && slice(cx, prev) != 0
@@ -158,8 +169,14 @@ pub(crate) fn dispatch_to_local(cx: &mut Cx<'_>, target: u32, task: u32, enq_fla
 
 /// `move_remote_task_to_local_dsq`: the task leaves its run queue and arrives on `target`.
 fn move_remote(cx: &mut Cx<'_>, task: u32, target: u32, enq_flags: u64) {
-    let from = cx.host().task(task).cpu;
-    cx.host().task_mut(task).sticky_cpu = target as i32;
+    let (host, memory) = cx.parts();
+    let from = host.task(task).cpu;
+    if can_hop(host, from, task, enq_flags) {
+        hop(host, memory, from, target, task);
+        let local = host.local_dsq(target);
+        return super::enqueue::insert(cx, target, local, task, enq_flags);
+    }
+    host.task_mut(task).sticky_cpu = target as i32;
     dequeue_task(cx, from, task, 0);
     let (host, memory) = cx.parts();
     host.set_cpu(memory, task, target);
@@ -167,15 +184,57 @@ fn move_remote(cx: &mut Cx<'_>, task: u32, target: u32, enq_flags: u64) {
     enqueue_task(cx, target, task, 0, enq_flags);
 }
 
+/// Whether dequeue and enqueue of a move have no more to do than what [`hop`] does: a queued task that waits,
+/// and no callback is due.
+#[inline]
+fn can_hop(host: &Host, from: u32, task: u32, enq_flags: u64) -> bool {
+    let entity = host.task(task);
+    entity.has(SCX_TASK_QUEUED)
+        && entity.dsq.is_none()
+        && !entity.deferred
+        && entity.ops_state == OpsState::None
+        && host.rq(from).curr != task
+        && enq_flags & (host.cpu_selected_flag() | ENQUEUE_RESTORE) == 0
+}
+
+/// The sum of `deactivate_task`, `set_task_cpu` and `activate_task` but for the insertion.
+#[inline]
+fn hop(host: &mut Host, memory: &mut Memory, from: u32, target: u32, task: u32) {
+    host.rq_mut(from).nr_running -= 1;
+    host.rq_mut(target).nr_running += 1;
+    host.runnable_seq += 1;
+    let (seq, tick_at) = (host.runnable_seq, host.tick_at());
+    let entity = host.task_mut(task);
+    (entity.runnable, entity.runnable_seq) = (true, seq);
+    if entity.has(SCX_TASK_RESET_RUNNABLE_AT) {
+        entity.runnable_at = tick_at;
+    }
+    entity.sticky_cpu = -1;
+    entity.ddsp_dsq_id = SCX_DSQ_INVALID;
+    entity.ddsp_enq_flags = 0;
+    host.set_flags(memory, task, 0, SCX_TASK_RESET_RUNNABLE_AT | SCX_TASK_DEQD_FOR_SLEEP);
+    host.set_cpu(memory, task, target);
+    host.effects.push(Effect::Migrated { task, from, to: target });
+}
+
 /// `task_can_run_on_remote_rq`; an error if the scheduler insisted.
+#[inline]
 pub(crate) fn may_move(cx: &mut Cx<'_>, task: u32, cpu: u32, enforce: bool) -> bool {
     let (host, memory) = cx.parts();
+    if host.allowed(task).contains(memory, cpu) && host.is_online(cpu) {
+        return true;
+    }
+    refuse_move(cx, task, cpu, enforce)
+}
+
+#[cold]
+fn refuse_move(cx: &mut Cx<'_>, task: u32, cpu: u32, enforce: bool) -> bool {
+    let (host, memory) = cx.parts();
     if host.allowed(task).contains(memory, cpu) {
-        let online = host.is_online(cpu);
-        if !online && enforce {
+        if enforce {
             host.count(EventCount::DispatchLocalDsqOffline);
         }
-        return online;
+        return false;
     }
     if enforce {
         let text = if host.at_least(6, 14) {
@@ -192,17 +251,19 @@ pub(crate) fn may_move(cx: &mut Cx<'_>, task: u32, cpu: u32, enforce: bool) -> b
 }
 
 /// `consume_global_dsq`.
+#[inline]
 fn consume_global(cx: &mut Cx<'_>, cpu: u32) -> bool {
     let host = cx.host();
     let global = host.global_dsq(cpu);
-    host.dsqs.get(global).nr > 0 && consume(cx, cpu, global, 0)
+    host.dsqs.get(global).first != NIL && consume(cx, cpu, global, 0)
 }
 
 /// `consume_dispatch_q`: moves the first task that may run on `cpu` to its local queue.
 pub(crate) fn consume(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) -> bool {
     let (host, memory) = cx.parts();
-    let mut at = host.dsqs.get(dsq).first;
-    let bypass_queue = host.dsqs.get(dsq).id == SCX_DSQ_BYPASS;
+    let queue = host.dsqs.get(dsq);
+    let mut at = queue.first;
+    let bypass_queue = queue.id == SCX_DSQ_BYPASS;
     while at != NIL {
         if host.aborting() && !bypass_queue {
             return false;
@@ -257,6 +318,7 @@ pub(crate) fn move_between(cx: &mut Cx<'_>, task: u32, from: DsqIndex, to: DsqIn
 }
 
 /// `scx_dsq_insert_commit`: notes an insertion to be finished later.
+#[inline]
 pub(crate) fn commit_insert(cx: &mut Cx<'_>, task: u32, dsq_id: u64, enq_flags: u64) {
     let cpu = cx.cpu();
     let host = cx.host();
@@ -265,24 +327,35 @@ pub(crate) fn commit_insert(cx: &mut Cx<'_>, task: u32, dsq_id: u64, enq_flags: 
         expected => return mark_direct(cx, cpu, expected, task, dsq_id, enq_flags),
     }
     if host.rq(cpu).batch.len() >= host.ops.dispatch_max_batch as usize {
-        exit::error(cx, "dispatch buffer overflow".to_owned());
-        return;
+        return buffer_overflow(cx);
     }
     let qseq = host.task(task).qseq;
     host.rq_mut(cpu).batch.push(Insert { task, qseq, dsq_id, enq_flags });
 }
 
+#[cold]
+fn buffer_overflow(cx: &mut Cx<'_>) {
+    exit::error(cx, "dispatch buffer overflow".to_owned());
+}
+
 /// `mark_direct_dispatch`: one insertion, of the task at hand.
+#[inline]
 fn mark_direct(cx: &mut Cx<'_>, cpu: u32, expected: Direct, task: u32, dsq_id: u64, enq_flags: u64) {
-    let (host, memory) = cx.parts();
+    let host = cx.host();
     host.rq_mut(cpu).direct = Direct::Done;
+    if expected == Direct::For(task) {
+        let entity = host.task_mut(task);
+        entity.ddsp_dsq_id = dsq_id;
+        entity.ddsp_enq_flags = enq_flags;
+        return;
+    }
+    refuse_direct(cx, expected, task);
+}
+
+#[cold]
+fn refuse_direct(cx: &mut Cx<'_>, expected: Direct, task: u32) {
+    let (host, memory) = cx.parts();
     let text = match expected {
-        Direct::For(expected) if expected == task => {
-            let entity = host.task_mut(task);
-            entity.ddsp_dsq_id = dsq_id;
-            entity.ddsp_enq_flags = enq_flags;
-            return;
-        }
         Direct::For(expected) => format!(
             "scheduling for {} but trying to direct-dispatch {}",
             host.label(memory, expected),
@@ -294,8 +367,10 @@ fn mark_direct(cx: &mut Cx<'_>, cpu: u32, expected: Direct, task: u32, dsq_id: u
 }
 
 /// `set_next_task_scx`: the task runs from now on.
+#[inline]
 pub(crate) fn set_next_task(cx: &mut Cx<'_>, cpu: u32, task: u32) {
-    if cx.host().task(task).has(SCX_TASK_QUEUED) {
+    let queued = cx.host().task(task).has(SCX_TASK_QUEUED);
+    if queued {
         super::enqueue::ops_dequeue(cx, cpu, task, 1 << 32);
         super::enqueue::remove(cx, task);
     }
@@ -307,7 +382,7 @@ pub(crate) fn set_next_task(cx: &mut Cx<'_>, cpu: u32, task: u32) {
         let rq = host.rq_mut(cpu);
         (rq.curr, rq.curr_class) = (task, CurrClass::Ext);
     }
-    if cx.host().task(task).has(SCX_TASK_QUEUED) {
+    if queued {
         super::call::call_task(cx, Op::Running, cpu, task, &[]);
     }
     super::enqueue::clear_runnable(cx, task, true);
@@ -321,6 +396,7 @@ pub(crate) struct Next {
 }
 
 /// `put_prev_task_scx`: the task stops running; still runnable, it goes back to a queue.
+#[inline]
 pub(crate) fn put_prev_task(cx: &mut Cx<'_>, cpu: u32, task: u32, next: Next) {
     cx.host().rq_mut(cpu).kick_sync += 1;
     if cx.host().task(task).has(SCX_TASK_QUEUED) {
@@ -335,6 +411,7 @@ pub(crate) fn put_prev_task(cx: &mut Cx<'_>, cpu: u32, task: u32, next: Next) {
     }
 }
 
+#[inline(never)]
 fn put_back(cx: &mut Cx<'_>, cpu: u32, task: u32, next: Next) {
     let local = cx.host().local_dsq(cpu);
     if slice(cx, task) != 0 && !cx.host().bypass {
@@ -357,6 +434,7 @@ fn put_back(cx: &mut Cx<'_>, cpu: u32, task: u32, next: Next) {
 }
 
 /// `switch_class`: a stronger class takes the CPU.
+#[cold]
 fn switch_class(cx: &mut Cx<'_>, cpu: u32, next: u32, reason: u32) {
     let host = cx.host();
     if !(host.has_op(Op::CpuRelease) || host.has_op(Op::CpuAcquire)) || host.rq(cpu).released {

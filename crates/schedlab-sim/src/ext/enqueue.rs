@@ -5,7 +5,7 @@
 use super::call::{Op, call_task};
 use super::consts::*;
 use super::dsq::DsqIndex;
-use super::host::{CurrClass, Cx, Direct, EventCount};
+use super::host::{CurrClass, Cx, Direct, EventCount, Host};
 use super::objects::{refill_slice, set_flags};
 use super::task::OpsState;
 use super::{exit, reenq};
@@ -15,19 +15,20 @@ pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
     let enq_flags = core_flags | extra_flags;
     let host = cx.host();
     let entity = host.task_mut(task);
+    let queued = entity.has(SCX_TASK_QUEUED);
     let mut sticky = std::mem::replace(&mut entity.sticky_cpu, -1);
     let migrating = sticky >= 0;
     if enq_flags & ENQUEUE_RESTORE != 0 && host.rq(cpu).curr == task {
         sticky = cpu as i32;
     }
-    if !host.task(task).has(SCX_TASK_QUEUED) {
+    if !queued {
         set_runnable(cx, task);
         set_flags(cx, task, SCX_TASK_QUEUED, 0);
         cx.host().rq_mut(cpu).nr_running += 1;
         if !migrating {
             call_task(cx, Op::Runnable, cpu, task, &[enq_flags]);
         }
-        do_enqueue(cx, cpu, task, enq_flags, sticky);
+        enqueue_inline(cx, cpu, task, enq_flags, sticky);
     }
     let host = cx.host();
     if enq_flags & host.cpu_selected_flag() != 0 && host.task(task).selected_cpu != cpu as i32 {
@@ -36,19 +37,21 @@ pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
 }
 
 /// `set_task_runnable`: the task waits from now on.
+#[inline]
 pub(crate) fn set_runnable(cx: &mut Cx<'_>, task: u32) {
-    let host = cx.host();
+    let (host, memory) = cx.parts();
     host.runnable_seq += 1;
-    let (now, seq, tick_ns) = (host.now, host.runnable_seq, host.tick_ns);
+    let (seq, tick_at) = (host.runnable_seq, host.tick_at());
     let entity = host.task_mut(task);
     (entity.runnable, entity.runnable_seq) = (true, seq);
     if entity.has(SCX_TASK_RESET_RUNNABLE_AT) {
-        entity.runnable_at = now / tick_ns * tick_ns;
-        set_flags(cx, task, 0, SCX_TASK_RESET_RUNNABLE_AT);
+        entity.runnable_at = tick_at;
+        host.set_flags(memory, task, 0, SCX_TASK_RESET_RUNNABLE_AT);
     }
 }
 
 /// `clr_task_runnable`.
+#[inline]
 pub(crate) fn clear_runnable(cx: &mut Cx<'_>, task: u32, reset: bool) {
     cx.host().task_mut(task).runnable = false;
     if reset {
@@ -57,22 +60,32 @@ pub(crate) fn clear_runnable(cx: &mut Cx<'_>, task: u32, reset: bool) {
 }
 
 /// `do_enqueue_task`: to the scheduler, or past it where the kernel says so.
+#[inline(never)]
 pub(crate) fn do_enqueue(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, sticky: i32) {
-    let local = cx.host().local_dsq(cpu);
+    enqueue_inline(cx, cpu, task, enq_flags, sticky);
+}
+
+#[inline(always)]
+fn enqueue_inline(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, sticky: i32) {
+    let host = cx.host();
+    let local = host.local_dsq(cpu);
     if sticky == cpu as i32 {
         return insert(cx, cpu, local, task, enq_flags);
     }
-    set_flags(cx, task, 0, SCX_TASK_IMMED);
+    if host.task(task).has(SCX_TASK_IMMED) {
+        set_flags(cx, task, 0, SCX_TASK_IMMED);
+    }
     let host = cx.host();
     if host.bypass {
         host.count(EventCount::BypassDispatch);
         let bypass = host.bypass_dsq(cpu);
         return insert_refilled(cx, cpu, bypass, task, enq_flags);
     }
-    if host.task(task).ddsp_dsq_id != SCX_DSQ_INVALID {
+    let entity = host.task(task);
+    if entity.ddsp_dsq_id != SCX_DSQ_INVALID {
         return direct_dispatch(cx, cpu, task, enq_flags);
     }
-    if host.task(task).exiting && host.ops.flags & SCX_OPS_ENQ_EXITING == 0 {
+    if entity.exiting && host.ops.flags & SCX_OPS_ENQ_EXITING == 0 {
         host.count(EventCount::EnqSkipExiting);
         return insert_refilled(cx, cpu, local, task, enq_flags);
     }
@@ -89,16 +102,18 @@ pub(crate) fn do_enqueue(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, s
     call_task(cx, Op::Enqueue, cpu, task, &[enq_flags]);
     let host = cx.host();
     host.rq_mut(here).direct = Direct::None;
-    if host.task(task).ddsp_dsq_id != SCX_DSQ_INVALID {
+    let entity = host.task_mut(task);
+    if entity.ddsp_dsq_id != SCX_DSQ_INVALID {
         return direct_dispatch(cx, cpu, task, enq_flags);
     }
-    host.task_mut(task).ops_state = OpsState::Queued;
+    entity.ops_state = OpsState::Queued;
     if host.has_custody() {
         set_flags(cx, task, SCX_TASK_IN_CUSTODY, 0);
     }
 }
 
 /// Into a queue of the kernel's own with a fresh slice.
+#[inline(never)]
 fn insert_refilled(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64) {
     refill_slice(cx, task);
     clear_direct(cx, task);
@@ -106,6 +121,7 @@ fn insert_refilled(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flag
 }
 
 /// Forgets a direct dispatch.
+#[inline]
 fn clear_direct(cx: &mut Cx<'_>, task: u32) {
     let entity = cx.host().task_mut(task);
     entity.ddsp_dsq_id = SCX_DSQ_INVALID;
@@ -113,6 +129,7 @@ fn clear_direct(cx: &mut Cx<'_>, task: u32) {
 }
 
 /// `direct_dispatch`: where `ops.select_cpu()` or `ops.enqueue()` put the task.
+#[inline(never)]
 fn direct_dispatch(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
     let id = cx.host().task(task).ddsp_dsq_id;
     let dsq = find_for_dispatch(cx, cpu, id, cpu);
@@ -134,11 +151,25 @@ fn direct_dispatch(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
 }
 
 /// `find_dsq_for_dispatch`: the queue an id means on `cpu`; the global one after an error.
+#[inline]
 pub(crate) fn find_for_dispatch(cx: &mut Cx<'_>, cpu: u32, id: u64, task_cpu: u32) -> DsqIndex {
     let host = cx.host();
     if id == SCX_DSQ_LOCAL {
         return host.local_dsq(cpu);
     }
+    if id & SCX_DSQ_FLAG_BUILTIN == 0
+        && let Some(dsq) = host.dsqs.find_user(id)
+    {
+        return dsq;
+    }
+    find_other(cx, id, task_cpu)
+}
+
+/// Another CPU's local queue, the global one, or an error.
+#[inline(never)]
+fn find_other(cx: &mut Cx<'_>, id: u64, task_cpu: u32) -> DsqIndex {
+    let host = cx.host();
+    let global = host.global_dsq(task_cpu);
     if id & SCX_DSQ_LOCAL_ON == SCX_DSQ_LOCAL_ON {
         let target = (id & SCX_DSQ_LOCAL_CPU_MASK) as u32;
         if target < host.nr_cpus {
@@ -146,38 +177,64 @@ pub(crate) fn find_for_dispatch(cx: &mut Cx<'_>, cpu: u32, id: u64, task_cpu: u3
         }
         let text = format!("invalid CPU {} in SCX_DSQ_LOCAL_ON dispatch verdict", target as i32);
         exit::error(cx, text);
-        return cx.host().global_dsq(task_cpu);
+    } else if id != SCX_DSQ_GLOBAL {
+        exit::error(cx, format!("non-existent DSQ 0x{id:x}"));
     }
-    if id == SCX_DSQ_GLOBAL {
-        return host.global_dsq(task_cpu);
-    }
-    if let Some(dsq) = host.dsqs.find_user(id) {
-        return dsq;
-    }
-    let global = host.global_dsq(task_cpu);
-    exit::error(cx, format!("non-existent DSQ 0x{id:x}"));
     global
 }
 
 /// `dispatch_enqueue`: into a queue; `cpu` is the run queue held.
 pub(crate) fn insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, mut enq_flags: u64) {
-    check_order(cx, dsq, &mut enq_flags);
     let (host, memory) = cx.parts();
-    let vtime = host.dsq_vtime(memory, task);
-    let queue = host.dsqs.get_mut(dsq);
-    if enq_flags & SCX_ENQ_DSQ_PRIQ != 0 {
-        queue.push_vtime(&mut host.tasks, task, vtime);
-    } else {
-        queue.push(&mut host.tasks, task, enq_flags & (host_head_flag(host.version) | SCX_ENQ_PREEMPT) != 0);
+    let queue = host.dsqs.get(dsq);
+    let ordered = enq_flags & SCX_ENQ_DSQ_PRIQ != 0;
+    // A queue that is empty or of this order takes it; the kernel's own take no order.
+    if ordered && host.is_builtin(dsq) || queue.nr_priq != if ordered { queue.nr } else { 0 } {
+        refuse_order(cx, dsq, &mut enq_flags);
+        return insert_anyway(cx, cpu, dsq, task, enq_flags);
     }
-    host.task_mut(task).dsq = Some(dsq);
-    count_immed(cx, dsq, task, enq_flags);
-    match cx.host().cpu_of_local(dsq) {
-        Some(target) => after_local_insert(cx, target, task, enq_flags),
-        None => after_shared_insert(cx, cpu, dsq, task),
+    let vtime = if ordered { host.dsq_vtime(memory, task) } else { 0 };
+    let head = enq_flags & (host_head_flag(host.version) | SCX_ENQ_PREEMPT) != 0;
+    link(host, dsq, task, ordered.then_some(vtime), head);
+    inserted(cx, cpu, dsq, task, enq_flags);
+}
+
+/// The same after an error, which the scheduler does not survive.
+#[cold]
+fn insert_anyway(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64) {
+    let (host, memory) = cx.parts();
+    let vtime = (enq_flags & SCX_ENQ_DSQ_PRIQ != 0).then(|| host.dsq_vtime(memory, task));
+    let head = enq_flags & (host_head_flag(host.version) | SCX_ENQ_PREEMPT) != 0;
+    link(host, dsq, task, vtime, head);
+    inserted(cx, cpu, dsq, task, enq_flags);
+}
+
+#[inline]
+fn link(host: &mut Host, dsq: DsqIndex, task: u32, vtime: Option<u64>, head: bool) {
+    let Host { dsqs, tasks, .. } = host;
+    let queue = dsqs.get_mut(dsq);
+    match vtime {
+        Some(vtime) => queue.push_vtime(tasks, task, vtime),
+        None => queue.push(tasks, task, head),
     }
+}
+
+/// What follows an insertion.
+#[inline]
+fn inserted(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64) {
+    let host = cx.host();
+    let local = host.cpu_of_local(dsq);
+    let entity = host.task_mut(task);
+    entity.dsq = Some(dsq);
     if enq_flags & SCX_ENQ_CLEAR_OPSS != 0 {
-        cx.host().task_mut(task).ops_state = OpsState::None;
+        entity.ops_state = OpsState::None;
+    }
+    match local {
+        Some(target) => {
+            count_immed(cx, dsq, task, enq_flags);
+            after_local_insert(cx, target, task, enq_flags);
+        }
+        None => after_shared_insert(cx, cpu, dsq, task),
     }
 }
 
@@ -188,48 +245,54 @@ pub(crate) fn host_head_flag(version: (u16, u16)) -> u64 {
 }
 
 /// The kernel's own queues are FIFO, and no queue mixes both orders.
-fn check_order(cx: &mut Cx<'_>, dsq: DsqIndex, enq_flags: &mut u64) {
+#[cold]
+fn refuse_order(cx: &mut Cx<'_>, dsq: DsqIndex, enq_flags: &mut u64) {
     let host = cx.host();
-    let queue = host.dsqs.get(dsq);
-    let (id, nr, nr_priq) = (queue.id, queue.nr, queue.nr_priq);
-    if *enq_flags & SCX_ENQ_DSQ_PRIQ != 0 {
-        if host.is_builtin(dsq) {
-            *enq_flags &= !SCX_ENQ_DSQ_PRIQ;
-            exit::error(cx, "cannot use vtime ordering for built-in DSQs".to_owned());
-        } else if nr > 0 && nr_priq == 0 {
-            exit::error(cx, format!("DSQ ID 0x{id:016x} already had FIFO-enqueued tasks"));
-        }
-    } else if nr_priq > 0 {
-        exit::error(cx, format!("DSQ ID 0x{id:016x} already had PRIQ-enqueued tasks"));
-    }
+    let id = host.dsqs.get(dsq).id;
+    let text = if *enq_flags & SCX_ENQ_DSQ_PRIQ == 0 {
+        format!("DSQ ID 0x{id:016x} already had PRIQ-enqueued tasks")
+    } else if host.is_builtin(dsq) {
+        *enq_flags &= !SCX_ENQ_DSQ_PRIQ;
+        "cannot use vtime ordering for built-in DSQs".to_owned()
+    } else {
+        format!("DSQ ID 0x{id:016x} already had FIFO-enqueued tasks")
+    };
+    exit::error(cx, text);
 }
 
 /// `dsq_inc_nr`: a task that must run at once is taken back if the CPU is not open.
+#[inline]
 pub(crate) fn count_immed(cx: &mut Cx<'_>, dsq: DsqIndex, task: u32, enq_flags: u64) {
+    if enq_flags & SCX_ENQ_IMMED != 0 || cx.host().task(task).has(SCX_TASK_IMMED) {
+        count_one_immed(cx, dsq, task, enq_flags);
+    }
+}
+
+#[inline(never)]
+fn count_one_immed(cx: &mut Cx<'_>, dsq: DsqIndex, task: u32, enq_flags: u64) {
     let Some(cpu) = cx.host().cpu_of_local(dsq) else { return };
     if enq_flags & SCX_ENQ_IMMED != 0 {
         set_flags(cx, task, SCX_TASK_IMMED, 0);
     }
     let host = cx.host();
-    if host.task(task).has(SCX_TASK_IMMED) {
-        host.rq_mut(cpu).nr_immed += 1;
-        if host.dsqs.get(dsq).nr > 1 || !reenq::is_open(host, cpu, enq_flags) {
-            reenq::schedule_local(host, cpu, 0);
-        }
+    host.rq_mut(cpu).nr_immed += 1;
+    if host.dsqs.get(dsq).nr > 1 || !reenq::is_open(host, cpu, enq_flags) {
+        reenq::schedule_local(host, cpu, 0);
     }
 }
 
 /// `local_dsq_post_enq`: the scheduler is rid of the task; the CPU is told if it idles or is to be preempted.
+#[inline]
 pub(crate) fn after_local_insert(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
     leave_custody(cx, cpu, task, 0);
     let host = cx.host();
     let rq = host.rq(cpu);
     let (curr, class, in_balance) = (rq.curr, rq.curr_class, rq.in_balance);
-    if class == CurrClass::Idle && !in_balance {
-        host.resched(cpu);
-    }
     if in_balance {
         return;
+    }
+    if class == CurrClass::Idle {
+        host.resched(cpu);
     }
     if enq_flags & SCX_ENQ_PREEMPT != 0 && curr != task && class == CurrClass::Ext {
         let (host, memory) = cx.parts();
@@ -239,6 +302,7 @@ pub(crate) fn after_local_insert(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags
 }
 
 /// Global and bypass queues end the scheduler's custody, user queues begin it.
+#[inline]
 fn after_shared_insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32) {
     let host = cx.host();
     if !host.has_custody() {
@@ -252,10 +316,12 @@ fn after_shared_insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32) {
 }
 
 /// `task_leave_custody` and the `ops.dequeue()` that is due then (7.1 and later).
+#[inline]
 pub(crate) fn leave_custody(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
-    let entity = cx.host().task(task);
+    let (host, memory) = cx.parts();
+    let entity = host.task(task);
     if entity.has(SCX_TASK_IN_CUSTODY) && entity.sticky_cpu < 0 {
-        set_flags(cx, task, 0, SCX_TASK_IN_CUSTODY);
+        host.set_flags(memory, task, 0, SCX_TASK_IN_CUSTODY);
         call_task(cx, Op::Dequeue, cpu, task, &[deq_flags]);
     }
 }
@@ -267,10 +333,11 @@ pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
     if deq_flags & SCX_DEQ_SLEEP == 0 && host.has_custody() {
         deq_flags |= SCX_DEQ_SCHED_CHANGE;
     }
-    if !host.task(task).has(SCX_TASK_QUEUED) {
+    let entity = host.task(task);
+    if !entity.has(SCX_TASK_QUEUED) {
         return;
     }
-    let migrating = host.task(task).sticky_cpu >= 0;
+    let migrating = entity.sticky_cpu >= 0;
     ops_dequeue(cx, cpu, task, deq_flags);
     if cx.host().rq(cpu).curr == task {
         call_task(cx, Op::Stopping, cpu, task, &[0]);
@@ -278,22 +345,20 @@ pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
     if !migrating {
         call_task(cx, Op::Quiescent, cpu, task, &[deq_flags]);
     }
-    if deq_flags & SCX_DEQ_SLEEP != 0 {
-        set_flags(cx, task, SCX_TASK_DEQD_FOR_SLEEP, SCX_TASK_QUEUED);
-    } else {
-        set_flags(cx, task, 0, SCX_TASK_DEQD_FOR_SLEEP | SCX_TASK_QUEUED);
-    }
+    let set = if deq_flags & SCX_DEQ_SLEEP != 0 { SCX_TASK_DEQD_FOR_SLEEP } else { 0 };
+    set_flags(cx, task, set, (SCX_TASK_DEQD_FOR_SLEEP & !set) | SCX_TASK_QUEUED);
     cx.host().rq_mut(cpu).nr_running -= 1;
     remove(cx, task);
     clear_direct(cx, task);
 }
 
 /// `ops_dequeue`: takes the task back from the scheduler.
+#[inline]
 pub(crate) fn ops_dequeue(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
-    cx.host().task_mut(task).runnable = false;
     let host = cx.host();
-    let was_queued = host.task(task).ops_state == OpsState::Queued;
-    host.task_mut(task).ops_state = OpsState::None;
+    let entity = host.task_mut(task);
+    entity.runnable = false;
+    let was_queued = std::mem::replace(&mut entity.ops_state, OpsState::None) == OpsState::Queued;
     if host.has_custody() {
         leave_custody(cx, cpu, task, deq_flags);
     } else if was_queued {
@@ -302,31 +367,38 @@ pub(crate) fn ops_dequeue(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) 
 }
 
 /// `dispatch_dequeue`: out of whatever queue or list the task is in.
+#[inline]
 pub(crate) fn remove(cx: &mut Cx<'_>, task: u32) {
     let host = cx.host();
-    match host.task(task).dsq {
-        Some(dsq) => unlink(host, task, dsq),
-        None if host.task(task).deferred => {
-            host.task_mut(task).deferred = false;
-            let cpu = host.task(task).cpu;
-            host.rq_mut(cpu).deferred.retain(|other| *other != task);
-        }
-        None => {}
+    let entity = host.task(task);
+    if let Some(dsq) = entity.dsq {
+        unlink(host, task, dsq);
+    } else if entity.deferred {
+        forget_deferred(host, task);
     }
 }
 
+#[cold]
+fn forget_deferred(host: &mut Host, task: u32) {
+    host.task_mut(task).deferred = false;
+    let cpu = host.task(task).cpu;
+    host.rq_mut(cpu).deferred.retain(|other| *other != task);
+}
+
 /// `task_unlink_from_dsq` with its count of tasks that must run at once.
-pub(crate) fn unlink(host: &mut super::host::Host, task: u32, dsq: DsqIndex) {
+#[inline]
+pub(crate) fn unlink(host: &mut Host, task: u32, dsq: DsqIndex) {
     host.unlink(task, dsq);
-    host.task_mut(task).dsq = None;
-    if host.task(task).has(SCX_TASK_IMMED)
+    let entity = host.task_mut(task);
+    entity.dsq = None;
+    if entity.has(SCX_TASK_IMMED)
         && let Some(cpu) = host.cpu_of_local(dsq)
     {
         host.rq_mut(cpu).nr_immed -= 1;
     }
 }
 
-impl super::host::Host {
+impl Host {
     /// Whether `ops.dequeue()` follows the custody rules of 7.1.
     #[inline]
     pub(crate) fn has_custody(&self) -> bool {

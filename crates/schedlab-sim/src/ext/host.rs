@@ -147,6 +147,8 @@ pub(crate) struct Host {
     pub now: u64,
     /// Length of a jiffy.
     pub tick_ns: u64,
+    /// Begin of the jiffy that was asked for last.
+    pub jiffy_begin: u64,
     pub version: (u16, u16),
     pub layout: Arc<Layout>,
     pub topology: Arc<Topology>,
@@ -295,6 +297,15 @@ impl Host {
     #[inline]
     pub(crate) fn count(&mut self, event: EventCount) {
         self.events[event as usize] += 1;
+    }
+
+    /// When the current jiffy began; time does not run backwards, and most of the time it is still the last one.
+    #[inline]
+    pub(crate) fn tick_at(&mut self) -> u64 {
+        if self.now - self.jiffy_begin >= self.tick_ns {
+            self.jiffy_begin = self.now / self.tick_ns * self.tick_ns;
+        }
+        self.jiffy_begin
     }
 
     /// Whether the version has this semantics.

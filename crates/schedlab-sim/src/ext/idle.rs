@@ -8,9 +8,8 @@ use super::consts::{SCX_PICK_IDLE_CORE, SCX_PICK_IDLE_IN_NODE, SCX_WAKE_SYNC};
 use super::host::{CurrClass, Cx, Host};
 use super::mask::{Mask, next_wrapping};
 use schedlab_bpf::memory::Memory;
+use schedlab_model::CpuId;
 use schedlab_model::topology::Topology;
-use schedlab_model::{CpuId, CpuSet};
-use std::sync::Arc;
 
 /// Idle CPUs, and CPUs whose whole core is idle.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +48,13 @@ impl Idle {
             .any(|cpu| topology.llcs()[cpu.llc as usize].len() != topology.nodes()[cpu.node as usize].len());
         self.topo_numa = !self.per_node && node < all && mismatch;
         self.smt_active = topology.has_smt();
+    }
+
+    /// Whether any CPU counts as idle.
+    #[inline]
+    fn any(&self, memory: &Memory, nr_cpus: u32) -> bool {
+        let used = if self.per_node { &self.masks[1..] } else { &self.masks[..1] };
+        used.iter().any(|masks| !masks.cpu.is_empty(memory, nr_cpus))
     }
 
     /// `scx_cpu_node_if_enabled`, as an index of [`Idle::masks`].
@@ -100,19 +106,38 @@ pub(crate) fn test_and_clear(host: &Host, memory: &mut Memory, cpu: u32) -> bool
     masks.cpu.take(memory, cpu)
 }
 
-/// CPUs among which is chosen: `p->cpus_ptr` (or what the program gave), cut to a set.
+/// Part of the machine that a choice is limited to.
 #[derive(Clone, Copy)]
-struct Among<'a> {
-    allowed: Mask,
-    also: Mask,
-    within: Option<&'a CpuSet>,
+pub(crate) enum Within {
+    All,
+    Llc(u32),
+    Node(u32),
 }
 
-impl Among<'_> {
+/// CPUs among which is chosen: `p->cpus_ptr` (or what the program gave), cut to a set.
+#[derive(Clone, Copy)]
+struct Among {
+    allowed: Mask,
+    also: Mask,
+    within: Within,
+}
+
+impl Among {
+    /// Whether the CPU is allowed, in whatever part of the machine.
     #[inline]
-    fn word(&self, memory: &Memory, index: u32) -> u64 {
+    fn contains(&self, memory: &Memory, cpu: u32) -> bool {
+        self.allowed.contains(memory, cpu) && self.also.contains(memory, cpu)
+    }
+
+    #[inline]
+    fn word(&self, topology: &Topology, memory: &Memory, index: u32) -> u64 {
         let both = self.allowed.word(memory, index) & self.also.word(memory, index);
-        self.within.map_or(both, |set| both & set.words()[index as usize])
+        let set = match self.within {
+            Within::All => return both,
+            Within::Llc(llc) => &topology.llcs()[llc as usize],
+            Within::Node(node) => &topology.nodes()[node as usize],
+        };
+        both & set.words()[index as usize]
     }
 }
 
@@ -122,15 +147,17 @@ fn pick_in(
     memory: &mut Memory,
     this_cpu: u32,
     node: usize,
-    among: Among<'_>,
+    among: Among,
     flags: u64,
 ) -> Option<u32> {
     let masks = host.idle.masks[node];
     let nr_cpus = host.nr_cpus;
     loop {
         let previous = host.rq(this_cpu).distribute;
+        let topology = &*host.topology;
         let find = |mask: Mask, memory: &Memory| {
-            next_wrapping(nr_cpus, previous, |index| mask.word(memory, index) & among.word(memory, index))
+            let word = |index| mask.word(memory, index) & among.word(topology, memory, index);
+            next_wrapping(nr_cpus, previous, word)
         };
         let whole = if host.idle.smt_active { find(masks.smt, memory) } else { None };
         let found = match whole {
@@ -151,7 +178,7 @@ fn pick(
     memory: &mut Memory,
     this_cpu: u32,
     node: usize,
-    among: Among<'_>,
+    among: Among,
     flags: u64,
 ) -> Option<u32> {
     let found = pick_in(host, memory, this_cpu, node, among, flags);
@@ -167,17 +194,18 @@ fn pick(
 pub(crate) fn pick_among(cx: &mut Cx<'_>, allowed: Mask, node: usize, flags: u64) -> Option<u32> {
     let this_cpu = cx.cpu();
     let (host, memory) = cx.parts();
-    let among = Among { allowed, also: allowed, within: None };
+    let among = Among { allowed, also: allowed, within: Within::All };
     pick(host, memory, this_cpu, node, among, flags)
 }
 
 /// `cpumask_any_distribute`: any CPU of a mask.
-pub(crate) fn any_among(cx: &mut Cx<'_>, allowed: Mask, within: Option<&CpuSet>) -> Option<u32> {
+pub(crate) fn any_among(cx: &mut Cx<'_>, allowed: Mask, within: Within) -> Option<u32> {
     let this_cpu = cx.cpu();
     let (host, memory) = cx.parts();
     let among = Among { allowed, also: allowed, within };
     let previous = host.rq(this_cpu).distribute;
-    let found = next_wrapping(host.nr_cpus, previous, |index| among.word(memory, index))?;
+    let word = |index| among.word(&host.topology, memory, index);
+    let found = next_wrapping(host.nr_cpus, previous, word)?;
     host.rq_mut(this_cpu).distribute = found;
     Some(found)
 }
@@ -193,15 +221,17 @@ pub(crate) fn select_cpu_dfl(
 ) -> Option<u32> {
     let this_cpu = cx.cpu();
     let (host, memory) = cx.parts();
+    if !host.idle.any(memory, host.nr_cpus) {
+        return None;
+    }
     let own = host.allowed(task);
-    let among = Among { allowed: own, also: cpus_allowed.unwrap_or(own), within: None };
-    let topology = Arc::clone(&host.topology);
-    let node = host.idle.node_index(&topology, prev_cpu);
-    let prev_allowed = among.word(memory, prev_cpu / 64) >> (prev_cpu % 64) & 1 != 0;
-    let info = topology.cpu(CpuId(prev_cpu));
-    let llc = host.idle.topo_llc.then(|| &topology.llcs()[info.llc as usize]);
-    let numa = host.idle.topo_numa.then(|| &topology.nodes()[info.node as usize]);
-    let mut search = Search { host, memory, topology: &topology, this_cpu, node, among, flags };
+    let among = Among { allowed: own, also: cpus_allowed.unwrap_or(own), within: Within::All };
+    let node = host.idle.node_index(&host.topology, prev_cpu);
+    let prev_allowed = among.contains(memory, prev_cpu);
+    let info = host.topology.cpu(CpuId(prev_cpu));
+    let llc = host.idle.topo_llc.then_some(Within::Llc(info.llc));
+    let numa = host.idle.topo_numa.then_some(Within::Node(info.node));
+    let mut search = Search { host, memory, this_cpu, node, among, flags };
     if wake_flags & SCX_WAKE_SYNC != 0
         && let Some(cpu) = search.beside_waker(prev_cpu, prev_allowed)
     {
@@ -232,10 +262,9 @@ pub(crate) fn select_cpu_dfl(
 struct Search<'a> {
     host: &'a mut Host,
     memory: &'a mut Memory,
-    topology: &'a Topology,
     this_cpu: u32,
     node: usize,
-    among: Among<'a>,
+    among: Among,
     flags: u64,
 }
 
@@ -243,16 +272,17 @@ impl Search<'_> {
     /// A synchronous waker: the previous CPU if idle and near, else the waker's own if the machine has room.
     fn beside_waker(&mut self, prev_cpu: u32, prev_allowed: bool) -> Option<u32> {
         let here = self.this_cpu;
-        let near = self.topology.cpu(CpuId(here)).llc == self.topology.cpu(CpuId(prev_cpu)).llc;
+        let topology = &self.host.topology;
+        let near = topology.cpu(CpuId(here)).llc == topology.cpu(CpuId(prev_cpu)).llc;
         if prev_allowed && near && test_and_clear(self.host, self.memory, prev_cpu) {
             return Some(prev_cpu);
         }
-        let waker_node = self.host.idle.node_index(self.topology, here);
+        let waker_node = self.host.idle.node_index(&self.host.topology, here);
         let local = self.host.local_dsq(here);
         let room = self.host.dsqs.get(local).nr == 0
             && (self.flags & SCX_PICK_IDLE_IN_NODE == 0 || waker_node == self.node)
             && !self.host.idle.masks[waker_node].cpu.is_empty(self.memory, self.host.nr_cpus);
-        let allowed = self.among.word(self.memory, here / 64) >> (here % 64) & 1 != 0;
+        let allowed = self.among.contains(self.memory, here);
         if room && allowed {
             test_and_clear(self.host, self.memory, here);
             return Some(here);
@@ -261,9 +291,9 @@ impl Search<'_> {
     }
 
     /// In the cache, in the node, anywhere.
-    fn near(&mut self, llc: Option<&CpuSet>, numa: Option<&CpuSet>, extra: u64) -> Option<u32> {
-        for set in [llc, numa].into_iter().flatten() {
-            let among = Among { allowed: self.among.allowed, also: self.among.also, within: Some(set) };
+    fn near(&mut self, llc: Option<Within>, numa: Option<Within>, extra: u64) -> Option<u32> {
+        for within in [llc, numa].into_iter().flatten() {
+            let among = Among { within, ..self.among };
             let found = pick_in(self.host, self.memory, self.this_cpu, self.node, among, extra);
             if found.is_some() {
                 return found;
@@ -277,9 +307,12 @@ impl Search<'_> {
         if !self.host.idle.smt_active || !self.host.at_least(6, 18) {
             return None;
         }
-        for cpu in self.topology.siblings(CpuId(prev_cpu)).iter().map(|cpu| cpu.0) {
-            let allowed = self.among.word(self.memory, cpu / 64) >> (cpu % 64) & 1 != 0;
-            if cpu != prev_cpu && allowed && test_and_clear(self.host, self.memory, cpu) {
+        let siblings = self.host.topology.siblings(CpuId(prev_cpu)).clone();
+        for cpu in siblings.iter().map(|cpu| cpu.0) {
+            if cpu != prev_cpu
+                && self.among.contains(self.memory, cpu)
+                && test_and_clear(self.host, self.memory, cpu)
+            {
                 return Some(cpu);
             }
         }

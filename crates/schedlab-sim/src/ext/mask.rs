@@ -64,8 +64,14 @@ fn first_bit(index: u32, word: u64, nr_cpus: u32) -> Option<u32> {
 
 /// `cpumask_any_and_distribute`: the first CPU after `previous`, around the end, for which every word the
 /// closure gives has its bit.
+#[inline]
 pub(crate) fn next_wrapping(nr_cpus: u32, previous: u32, mut word: impl FnMut(u32) -> u64) -> Option<u32> {
     let words = nr_cpus.div_ceil(64);
+    if words == 1 {
+        let word = word(0);
+        let above = if previous < 63 { word & (u64::MAX << (previous + 1)) } else { 0 };
+        return first_bit(0, above, nr_cpus).or_else(|| first_bit(0, word, nr_cpus));
+    }
     let start = if previous + 1 < nr_cpus { previous + 1 } else { 0 };
     let first = start / 64;
     let above = word(first) & (u64::MAX << (start % 64));
@@ -73,7 +79,7 @@ pub(crate) fn next_wrapping(nr_cpus: u32, previous: u32, mut word: impl FnMut(u3
         return Some(cpu);
     }
     (1..=words).find_map(|step| {
-        let index = (first + step) % words;
+        let index = if first + step < words { first + step } else { first + step - words };
         first_bit(index, word(index), nr_cpus)
     })
 }

@@ -284,14 +284,15 @@ impl Kernel {
     }
 
     /// Moves a task that is on no queue to another CPU and says so.
+    #[inline]
     pub(crate) fn set_task_cpu(&mut self, task: TaskId, to: CpuId) {
-        let from = self.task(task).cpu;
+        let state = self.task_mut(task);
+        let from = std::mem::replace(&mut state.cpu, to);
         if from == to {
             return;
         }
-        self.task_mut(task).cpu = to;
-        if self.task(task).state != TaskState::New {
-            self.task_mut(task).migrations += 1;
+        if state.state != TaskState::New {
+            state.migrations += 1;
             self.trace.emit(self.now, self.this_cpu, EventKind::Migrate { task, from, to });
         }
     }
@@ -318,14 +319,12 @@ impl Kernel {
 
     /// The CPU spends `ns` in the kernel from now on (or after what it already has to do there): the current
     /// task's own work waits, and nothing preempts before.
+    #[inline]
     pub(crate) fn charge(&mut self, cpu: CpuId, ns: u64) {
         let state = &mut self.cpus[cpu.index()];
         state.kernel_until = state.kernel_until.max(self.now) + ns;
         state.overhead += ns;
-        let slot = Slot::Cpu(cpu, CpuEvent::Resume).number();
-        if let Some(due) = self.queue.time_of(slot) {
-            self.queue.arm(slot, due + ns);
-        }
+        self.queue.put_off(Slot::Cpu(cpu, CpuEvent::Resume).number(), ns);
     }
 
     /// Brings the current task's progress up to now.
@@ -364,18 +363,20 @@ impl Kernel {
 
     /// `resched_curr`: the CPU will look for another task as soon as it can.
     pub(crate) fn resched_curr(&mut self, cpu: CpuId) {
-        if self.cpu(cpu).resched == Resched::Now {
+        let state = self.cpu_mut(cpu);
+        if state.resched == Resched::Now {
             return;
         }
-        self.cpu_mut(cpu).resched = Resched::Now;
+        state.resched = Resched::Now;
+        let (idle, kernel_until) = (state.curr.is_idle(), state.kernel_until);
         let mut at = self.now;
         if cpu != self.this_cpu {
             at += self.cost(CostKind::Ipi);
         }
-        if self.cpu(cpu).curr.is_idle() {
-            at = at.max(self.cpu(cpu).kernel_until) + self.cost(CostKind::IdleExit);
+        if idle {
+            at = at.max(kernel_until) + self.cost(CostKind::IdleExit);
         }
-        let at = at.max(self.cpu(cpu).kernel_until);
+        let at = at.max(kernel_until);
         self.arm(Slot::Cpu(cpu, CpuEvent::Resched), at);
     }
 

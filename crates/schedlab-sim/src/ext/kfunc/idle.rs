@@ -4,11 +4,10 @@ use super::super::call::{Group, Op, require};
 use super::super::consts::{SCX_PICK_IDLE_IN_NODE, errno};
 use super::super::exit;
 use super::super::host::{Cx, Host};
-use super::super::idle::{any_among, pick_among, select_cpu_dfl, test_and_clear};
+use super::super::idle::{Within, any_among, pick_among, select_cpu_dfl, test_and_clear};
 use super::super::mask::Mask;
 use super::{cpu_valid, task};
 use schedlab_bpf::exec::{FaultKind, KfuncTable};
-use std::sync::Arc;
 
 pub(super) fn add(table: &mut KfuncTable<Host>) {
     table.add("scx_bpf_select_cpu_dfl", select_dfl);
@@ -135,7 +134,7 @@ fn pick(cx: &mut Cx<'_>, mask: u64, flags: u64, any: bool) -> i32 {
         return -errno::EBUSY;
     }
     let idle = if cx.host().idle.enabled { pick_among(cx, Mask(mask), 0, flags) } else { None };
-    let found = idle.or_else(|| if any { any_among(cx, Mask(mask), None) } else { None });
+    let found = idle.or_else(|| if any { any_among(cx, Mask(mask), Within::All) } else { None });
     found.map_or(-errno::EBUSY, |cpu| cpu as i32)
 }
 
@@ -165,8 +164,8 @@ fn pick_node(cx: &mut Cx<'_>, mask: u64, node: u64, flags: u64, any: bool) -> i3
         if !any {
             return None;
         }
-        let topology = Arc::clone(&cx.host().topology);
-        let within = (flags & SCX_PICK_IDLE_IN_NODE != 0).then(|| &topology.nodes()[node - 1]);
+        let in_node = flags & SCX_PICK_IDLE_IN_NODE != 0;
+        let within = if in_node { Within::Node(node as u32 - 1) } else { Within::All };
         any_among(cx, Mask(mask), within)
     });
     found.map_or(-errno::EBUSY, |cpu| cpu as i32)

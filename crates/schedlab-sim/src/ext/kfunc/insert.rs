@@ -23,13 +23,20 @@ pub(super) fn add(table: &mut KfuncTable<Host>) {
     table.add("scx_bpf_task_set_dsq_vtime", set_dsq_vtime);
 }
 
+/// An error of the scheduler; the kfunc does nothing.
+#[cold]
+fn refuse(cx: &mut Cx<'_>, text: std::fmt::Arguments<'_>) -> bool {
+    exit::error(cx, text.to_string());
+    false
+}
+
 /// `scx_vet_enq_flags`.
+#[inline]
 pub(super) fn vet_flags(cx: &mut Cx<'_>, dsq_id: u64, enq_flags: &mut u64) -> bool {
     let local = dsq_id == SCX_DSQ_LOCAL || dsq_id & SCX_DSQ_LOCAL_ON == SCX_DSQ_LOCAL_ON;
     if *enq_flags & SCX_ENQ_IMMED != 0 {
         if !local {
-            exit::error(cx, format!("SCX_ENQ_IMMED on a non-local DSQ 0x{dsq_id:x}"));
-            return false;
+            return refuse(cx, format_args!("SCX_ENQ_IMMED on a non-local DSQ 0x{dsq_id:x}"));
         }
     } else if local && cx.host().ops.flags & SCX_OPS_ALWAYS_ENQ_IMMED != 0 {
         *enq_flags |= SCX_ENQ_IMMED;
@@ -38,6 +45,7 @@ pub(super) fn vet_flags(cx: &mut Cx<'_>, dsq_id: u64, enq_flags: &mut u64) -> bo
 }
 
 /// What both orders share; `vtime` if ordered by it.
+#[inline]
 fn put(
     cx: &mut Cx<'_>,
     address: u64,
@@ -51,8 +59,7 @@ fn put(
     }
     let task = task(cx, address, "scx_bpf_dsq_insert")?;
     if enq_flags & SCX_ENQ_INTERNAL_MASK != 0 {
-        exit::error(cx, format!("invalid enq_flags 0x{enq_flags:x}"));
-        return Ok(false);
+        return Ok(refuse(cx, format_args!("invalid enq_flags 0x{enq_flags:x}")));
     }
     if !vet_flags(cx, dsq_id, &mut enq_flags) {
         return Ok(false);

@@ -32,14 +32,19 @@ fn move_to_local(cx: &mut Cx<'_>, dsq_id: u64, mut enq_flags: u64) -> Result<boo
         return Ok(false);
     }
     let cpu = cx.host().call.locked.unwrap_or(0);
-    flush_batch(cx, cpu);
-    let Some(dsq) = cx.host().dsqs.find_user(dsq_id) else {
-        exit::error(cx, format!("invalid DSQ ID 0x{dsq_id:016x}"));
-        return Ok(false);
-    };
-    let moved = consume(cx, cpu, dsq, enq_flags);
+    if !cx.host().rq(cpu).batch.is_empty() {
+        flush_batch(cx, cpu);
+    }
+    let Some(dsq) = cx.host().dsqs.find_user(dsq_id) else { return Ok(no_such_dsq(cx, dsq_id)) };
+    let moved = cx.host().dsqs.get(dsq).first != super::super::dsq::NIL && consume(cx, cpu, dsq, enq_flags);
     cx.host().rq_mut(cpu).nr_dispatched += u32::from(moved);
     Ok(moved)
+}
+
+#[cold]
+fn no_such_dsq(cx: &mut Cx<'_>, dsq_id: u64) -> bool {
+    exit::error(cx, format!("invalid DSQ ID 0x{dsq_id:016x}"));
+    false
 }
 
 fn nr_slots(cx: &mut Cx<'_>) -> Result<u32, FaultKind> {
