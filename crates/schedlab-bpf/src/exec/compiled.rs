@@ -187,6 +187,12 @@ impl<H: Host> Compiled<H> {
         Ok(Compiled { code: Arc::new(code), host: PhantomData })
     }
 
+    /// Bytes that the maps of an object need on a machine, for [`Options::memory_bytes_log2`].
+    #[must_use]
+    pub fn map_bytes(image: &ObjectImage, nr_cpus: u32) -> u64 {
+        Layout::map_bytes(image, nr_cpus)
+    }
+
     /// A fresh instance; `seed` determines its random numbers.
     #[must_use]
     pub fn instance(&self, seed: u64) -> Instance<H> {

@@ -49,6 +49,7 @@ impl<H: Host> Instance<H> {
             log: Log::default(),
             timers: Default::default(),
             objects: Default::default(),
+            cpumasks: Default::default(),
             collections: Default::default(),
             cpumask_previous: 0,
         };
@@ -173,7 +174,9 @@ impl<H: Host> Instance<H> {
     /// A key or value of another size, or a map that is full.
     pub fn map_update(&mut self, map: usize, key: &[u8], value: &[u8]) -> Result<(), MapError> {
         let state = self.state();
-        state.maps.user_update(&mut state.memory, map, key, value)
+        let updated = state.maps.user_update(&mut state.memory, map, key, value);
+        state.forget_freed();
+        updated
     }
 
     /// Removes a key; `false` if it was absent.
@@ -182,7 +185,9 @@ impl<H: Host> Instance<H> {
     /// Arrays keep their elements; a key of another size.
     pub fn map_delete(&mut self, map: usize, key: &[u8]) -> Result<bool, MapError> {
         let state = self.state();
-        state.maps.user_delete(&mut state.memory, map, key)
+        let deleted = state.maps.user_delete(&mut state.memory, map, key);
+        state.forget_freed();
+        deleted
     }
 
     /// All keys of a map, in the order programs visit them.
@@ -205,9 +210,19 @@ impl<H: Host> Instance<H> {
         state.maps.ring(map)?.consume(&mut state.memory)
     }
 
+    /// Puts a message into a user ring buffer, for `bpf_user_ringbuf_drain()`; `false` if the map is none.
+    pub fn user_ring_push(&mut self, map: usize, message: &[u8]) -> bool {
+        let messages = self.state().maps.user_ring(map);
+        messages.is_some_and(|messages| {
+            messages.push_back(message.to_vec());
+            true
+        })
+    }
+
     /// Frees the storage that maps keep for a task or cgroup that is no more.
     pub fn owner_died(&mut self, address: u64) {
         let state = self.state();
         state.maps.owner_died(&mut state.memory, address);
+        state.forget_freed();
     }
 }

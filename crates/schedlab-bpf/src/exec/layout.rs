@@ -3,9 +3,11 @@
 //! From the bottom: zero page, stacks (one level for each nested call from the host), the host's own area,
 //! map objects, values of arrays, heap, zero page.
 
+use std::sync::Arc;
+
 use super::fault::BpfError;
 use crate::image::ObjectImage;
-use crate::maps::kind;
+use crate::maps::{PAGE_BYTES, Record, arena_bytes, kind};
 use crate::memory::ZERO_BYTES;
 
 /// Stack of one function, as the kernel's `MAX_BPF_STACK`.
@@ -21,6 +23,11 @@ const LEVEL_BYTES: u64 = 8 * STACK_BYTES_FRAME + ARGUMENT_BYTES;
 pub const HOST_AREA: u64 = (ZERO_BYTES + LEVELS_MAX as u64 * LEVEL_BYTES).next_multiple_of(4096);
 /// Distance of map objects. Programs see their addresses, not their content.
 pub(crate) const MAP_OBJECT_BYTES: u64 = 64;
+
+/// Bytes of one hash that a region is made large enough for.
+const HASH_BYTES_MAX: u64 = 64 << 20;
+/// Tasks or cgroups whose storage a region is made large enough for.
+const STORAGE_OWNERS: u64 = 4096;
 
 /// Frame pointer of the first function of a level; its arguments begin at the same address.
 pub(crate) const fn frame_pointer(level: u32) -> u64 {
@@ -41,6 +48,8 @@ pub(crate) struct MapLayout {
     pub values: u64,
     /// Bytes from one value to the next.
     pub stride: u64,
+    /// What is special in a value.
+    pub record: Arc<Record>,
 }
 
 /// Places of everything.
@@ -72,16 +81,50 @@ impl Layout {
                 _ => 0,
             };
             let object = objects + MAP_OBJECT_BYTES * index as u64;
-            let values = if copies == 0 { 0 } else { next };
+            let is_arena = map.map_type == kind::ARENA;
+            if is_arena {
+                next = next.next_multiple_of(PAGE_BYTES);
+            }
+            let values = if copies == 0 && !is_arena { 0 } else { next };
             // A word more, so that a wide load of the last short value stays in the map's own bytes.
-            next += (copies * stride * u64::from(map.max_entries)).next_multiple_of(64);
-            maps.push(MapLayout { object, values, stride });
+            next += match is_arena {
+                true => arena_bytes(map),
+                false => (copies * stride * u64::from(map.max_entries)).next_multiple_of(64),
+            };
+            let record = Arc::new(Record::of(&image.btf, map.value_type));
+            maps.push(MapLayout { object, values, stride, record });
         }
         let (heap, size) = (next.next_multiple_of(4096), 1 << size_log2);
         if heap + (64 << 10) > size - ZERO_BYTES {
             return Err(BpfError::Region { needed: heap + (64 << 10) + ZERO_BYTES, size });
         }
         Ok(Layout { maps, objects, heap, size_log2 })
+    }
+
+    /// Bytes of a region that holds the maps of an object besides the host's own things.
+    ///
+    /// Hashes are counted as if full up to a bound, storage as for some thousand owners: what they really
+    /// need shows only while they run.
+    pub(crate) fn map_bytes(image: &ObjectImage, nr_cpus: u32) -> u64 {
+        let bytes = |map: &crate::image::MapImage| {
+            let stride = u64::from(map.value_size).next_multiple_of(8);
+            let element = u64::from(map.key_size).next_multiple_of(8) + stride;
+            let entries = u64::from(map.max_entries);
+            match map.map_type {
+                kind::ARRAY | kind::ARRAY_OF_MAPS => stride * entries,
+                kind::PERCPU_ARRAY => stride * entries * u64::from(nr_cpus),
+                kind::ARENA => arena_bytes(map),
+                kind::RINGBUF => entries,
+                kind::QUEUE | kind::STACK => (stride * entries).min(HASH_BYTES_MAX),
+                kind::PERCPU_HASH | kind::LRU_PERCPU_HASH => {
+                    (element * entries * u64::from(nr_cpus)).min(HASH_BYTES_MAX)
+                }
+                kind::HASH | kind::LRU_HASH | kind::HASH_OF_MAPS => (element * entries).min(HASH_BYTES_MAX),
+                kind::TASK_STORAGE | kind::CGRP_STORAGE => element * STORAGE_OWNERS,
+                _ => 0,
+            }
+        };
+        image.maps.iter().map(bytes).fold(0, u64::saturating_add)
     }
 
     /// The map whose object lies at `address`.

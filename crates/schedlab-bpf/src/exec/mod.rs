@@ -43,6 +43,16 @@ pub trait Host: Sized + 'static {
         0
     }
 
+    /// Nanoseconds of a jiffy: `1 / CONFIG_HZ`.
+    fn jiffy_ns(_context: &mut CallContext<'_, Self>) -> u64 {
+        1_000_000
+    }
+
+    /// `bpf_get_numa_node_id()`: node of the current CPU.
+    fn numa_node(_context: &mut CallContext<'_, Self>) -> u32 {
+        0
+    }
+
     /// `bpf_timer_start()`: call [`CallContext::fire_timer`] with this timer at `expires_ns` (absolute, in the
     /// clock of [`CallContext::now`]); with `pinned` on the CPU that is current now. Starting an armed timer
     /// moves it.

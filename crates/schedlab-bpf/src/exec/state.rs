@@ -1,12 +1,12 @@
 //! What an instance owns besides its region: maps, timers, random numbers, log, and the fault in progress.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::compiled::Code;
 use super::fault::FaultKind;
-use crate::maps::Maps;
+use crate::maps::{Freed, Maps};
 use crate::memory::Memory;
 
 /// Lines of `bpf_printk()` output that are kept; older ones are dropped and counted.
@@ -31,10 +31,82 @@ pub(crate) struct State {
     pub timers: BTreeMap<u64, Timer>,
     /// Objects of `bpf_obj_new()`: address to (bytes, references).
     pub objects: BTreeMap<u64, (u64, u32)>,
+    /// Masks of `bpf_cpumask_create()` that are alive.
+    pub cpumasks: BTreeSet<u64>,
     /// Lists and trees by the address of their head or root: node addresses in order.
     pub collections: BTreeMap<u64, VecDeque<u64>>,
     /// The last answer of `bpf_cpumask_any_distribute()`.
     pub cpumask_previous: u32,
+}
+
+impl State {
+    /// Cleans up what map values gave up: timers, owned objects and masks, nodes of lists and trees.
+    /// Returns timers that the host still has armed.
+    #[must_use]
+    pub(crate) fn settle_freed(&mut self) -> Vec<u64> {
+        let mut armed = Vec::new();
+        while let Some(freed) = self.maps.freed.pop() {
+            match freed {
+                Freed::Timer(at) => {
+                    if self.timers.remove(&at).is_some_and(|timer| timer.armed) {
+                        armed.push(at);
+                    }
+                }
+                Freed::Pointer(pointer) => self.put_pointer(pointer),
+                Freed::Collection(head) => {
+                    for node in self.collections.remove(&head).unwrap_or_default() {
+                        self.put_pointer(node);
+                    }
+                }
+            }
+        }
+        armed
+    }
+
+    /// The same outside of a program: a timer that still fires at the host finds nobody.
+    pub(crate) fn forget_freed(&mut self) {
+        drop(self.settle_freed());
+    }
+
+    /// Drops a reference that a map value or collection held: to an object that holds the address, or a mask.
+    /// The host's own objects are not counted.
+    fn put_pointer(&mut self, pointer: u64) {
+        let holds = |(start, (bytes, _)): (&u64, &(u64, u32))| pointer < start + bytes;
+        if let Some((start, _)) = self.objects.range(..=pointer).next_back().filter(|entry| holds(*entry)) {
+            let start = *start;
+            self.drop_object(start);
+        } else if self.cpumasks.contains(&pointer) {
+            self.drop_cpumask(pointer);
+        }
+    }
+
+    /// `bpf_obj_drop()`; `false` if there is no such object.
+    pub(crate) fn drop_object(&mut self, object: u64) -> bool {
+        match self.objects.get_mut(&object) {
+            Some((_, references)) if *references > 1 => *references -= 1,
+            Some((bytes, _)) => {
+                self.memory.free(object, *bytes, 8);
+                self.objects.remove(&object);
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// `bpf_cpumask_release()`; `false` if there is no such mask.
+    pub(crate) fn drop_cpumask(&mut self, mask: u64) -> bool {
+        if !self.cpumasks.contains(&mask) {
+            return false;
+        }
+        let bits = u64::from(self.code.options.nr_cpus.div_ceil(64)) * 8;
+        let references = self.memory.read_u64(mask + bits);
+        self.memory.write_u64(mask + bits, references.saturating_sub(1));
+        if references <= 1 {
+            self.cpumasks.remove(&mask);
+            self.memory.free(mask, bits + 8, 8);
+        }
+        true
+    }
 }
 
 /// A `struct bpf_timer` in a map value, known by its address.
@@ -46,6 +118,8 @@ pub(crate) struct Timer {
     pub callback: u64,
     /// Whether the host has it armed.
     pub armed: bool,
+    /// A `struct bpf_wq`: the callback gets no key of its own thread, and starting it is at once.
+    pub work: bool,
 }
 
 /// SplitMix64: the numbers of `bpf_get_prandom_u32()`, a function of the seed alone.

@@ -104,7 +104,10 @@ pub(crate) struct TargetTable<'a> {
 
 impl TargetTable<'_> {
     pub(crate) fn helper(&self, id: u32) -> CallTarget {
-        (self.helpers)(id).unwrap_or_else(|| CallTarget::absent(format!("helper {id}")))
+        (self.helpers)(id).unwrap_or_else(|| match crate::helpers::helper_name(id) {
+            Some(name) => CallTarget::absent(format!("helper {name}")),
+            None => CallTarget::absent(format!("helper {id}, which no Linux has")),
+        })
     }
 
     pub(crate) fn kfunc(&self, name: &str) -> CallTarget {

@@ -3,14 +3,12 @@
 use super::{Action, Cx, Host, bad, call, errno};
 use crate::exec::target::ContextField;
 use crate::exec::{FaultKind, Faulted};
-use crate::maps::{E2BIG, EFAULT, EINVAL};
+use crate::maps::{E2BIG, EFAULT, EINVAL, ENOENT};
 
 /// Iterations `bpf_loop()` allows, as the kernel's `BPF_MAX_LOOPS`.
 const LOOPS_MAX: u64 = 8 * 1024 * 1024;
-/// Nanoseconds of a jiffy at the default `CONFIG_HZ=1000`.
-const JIFFY_NS: u64 = 1_000_000;
-/// Jiffies at boot: they wrap five minutes after it.
-const JIFFIES_AT_BOOT: u64 = 0xffff_ffff_fffb_6c20;
+/// Seconds after boot at which the low 32 bits of jiffies wrap (`INITIAL_JIFFIES`).
+const JIFFIES_WRAP_S: u64 = 300;
 
 pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
     Some(match id {
@@ -19,9 +17,15 @@ pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
         7 => ("bpf_get_prandom_u32", call::<H, _>(prandom::<H>)),
         8 => ("bpf_get_smp_processor_id", Action::Context(ContextField::Cpu)),
         14 => ("bpf_get_current_pid_tgid", call::<H, _>(|cx: &mut Cx<'_, H>| H::current_pid_tgid(cx))),
+        15 => ("bpf_get_current_uid_gid", Action::Constant(0)),
         16 => ("bpf_get_current_comm", call::<H, _>(current_comm::<H>)),
         35 => ("bpf_get_current_task", Action::Context(ContextField::Current)),
-        42 => ("bpf_get_numa_node_id", Action::Constant(0)),
+        25 => ("bpf_perf_event_output", Action::Constant(errno(ENOENT))),
+        27 => ("bpf_get_stackid", Action::Constant(errno(EFAULT))),
+        42 => ("bpf_get_numa_node_id", call::<H, _>(|cx: &mut Cx<'_, H>| H::numa_node(cx))),
+        45 => ("bpf_probe_read_str", call::<H, _>(probe_read_str::<H>)),
+        55 => ("bpf_perf_event_read_value", call::<H, _>(perf_event_read_value::<H>)),
+        67 => ("bpf_get_stack", Action::Constant(errno(EFAULT))),
         80 => ("bpf_get_current_cgroup_id", call::<H, _>(|cx: &mut Cx<'_, H>| H::current_cgroup_id(cx))),
         93 => ("bpf_spin_lock", call::<H, _>(nothing::<H>)),
         94 => ("bpf_spin_unlock", call::<H, _>(nothing::<H>)),
@@ -30,6 +34,7 @@ pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
         114 => ("bpf_probe_read_user_str", call::<H, _>(probe_read_str::<H>)),
         115 => ("bpf_probe_read_kernel_str", call::<H, _>(probe_read_str::<H>)),
         118 => ("bpf_jiffies64", call::<H, _>(jiffies::<H>)),
+        123 => ("bpf_get_current_ancestor_cgroup_id", call::<H, _>(ancestor_cgroup_id::<H>)),
         125 => ("bpf_ktime_get_boot_ns", Action::Context(ContextField::Now)),
         153 => ("bpf_per_cpu_ptr", call::<H, _>(per_cpu_ptr::<H>)),
         154 => ("bpf_this_cpu_ptr", call::<H, _>(this_cpu_ptr::<H>)),
@@ -45,12 +50,34 @@ pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
 /// Locks are free: one thread runs an instance, and a callback never waits for another.
 fn nothing<H: Host>(_: &mut Cx<'_, H>, _lock: u64) {}
 
+/// There are no performance counters: the answer of a map without an event, and nothing counted.
+fn perf_event_read_value<H: Host>(
+    cx: &mut Cx<'_, H>,
+    _map: u64,
+    _index: u64,
+    to: u64,
+    bytes: u64,
+) -> Result<u64, FaultKind> {
+    match cx.memory().bytes_mut(to, u64::from(bytes as u32)) {
+        Some(place) => place.fill(0),
+        None => return Err(FaultKind::Store { address: to }),
+    }
+    Ok(errno(ENOENT))
+}
+
+/// The root's id at level 0, 0 below the current cgroup.
+fn ancestor_cgroup_id<H: Host>(cx: &mut Cx<'_, H>, level: u64) -> u64 {
+    if level as i32 == 0 { H::current_cgroup_id(cx) } else { 0 }
+}
+
 fn prandom<H: Host>(cx: &mut Cx<'_, H>) -> u32 {
     cx.state().random.next_u32()
 }
 
 fn jiffies<H: Host>(cx: &mut Cx<'_, H>) -> u64 {
-    JIFFIES_AT_BOOT.wrapping_add(cx.now() / JIFFY_NS)
+    let jiffy_ns = H::jiffy_ns(cx).max(1);
+    let hz = 1_000_000_000 / jiffy_ns;
+    (1 << 32) - JIFFIES_WRAP_S * hz + cx.now() / jiffy_ns
 }
 
 /// Copies memory; what cannot be read is filled with zeros and reported, as in the kernel.

@@ -1,8 +1,9 @@
 //! Objects that programs allocate (`bpf_obj_new`) and the lists and trees that own them.
 //!
 //! Differs from Linux: nodes are kept in order beside the region, so the content of `bpf_list_node` and
-//! `bpf_rb_node` stays zero and `bpf_rbtree_root/left/right` do not exist. The order of nodes, and who is
-//! first, is the kernel's: equal tree nodes stay in the order they came.
+//! `bpf_rb_node` stays zero, and `bpf_rbtree_root/left/right` walk a balanced tree over that order, whose shape
+//! may differ from the kernel's. The order of nodes, and who is first, is the kernel's: equal tree nodes stay
+//! in the order they came.
 
 use super::{Cx, Host, bad};
 use crate::exec::{FaultKind, Faulted, KfuncTable};
@@ -30,6 +31,24 @@ pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
     }
     table.add("bpf_list_back", |cx: &mut Cx<'_, H>, head: u64| take(cx, head, |nodes| nodes.back().copied()));
     table.add("bpf_rbtree_remove", tree_remove::<H>);
+    table.add("bpf_rbtree_root", |cx: &mut Cx<'_, H>, root: u64| tree_walk(cx, root, 0, None));
+    table.add("bpf_rbtree_left", |cx: &mut Cx<'_, H>, root: u64, node: u64| {
+        tree_walk(cx, root, node, Some(false))
+    });
+    table.add("bpf_rbtree_right", |cx: &mut Cx<'_, H>, root: u64, node: u64| {
+        tree_walk(cx, root, node, Some(true))
+    });
+    table.add("bpf_list_add", list_add::<H>);
+    table.add("bpf_list_del", tree_remove::<H>);
+    table.add("bpf_list_empty", |cx: &mut Cx<'_, H>, head: u64| {
+        cx.state().collections.get(&head).is_none_or(|nodes| nodes.is_empty())
+    });
+    table.add("bpf_list_is_first", |cx: &mut Cx<'_, H>, head: u64, node: u64| {
+        cx.state().collections.get(&head).is_some_and(|nodes| nodes.front() == Some(&node))
+    });
+    table.add("bpf_list_is_last", |cx: &mut Cx<'_, H>, head: u64, node: u64| {
+        cx.state().collections.get(&head).is_some_and(|nodes| nodes.back() == Some(&node))
+    });
     table.add("bpf_rdonly_cast", |_: &mut Cx<'_, H>, object: u64, _type: u64| object);
     table.add("bpf_cast_to_kern_ctx", |_: &mut Cx<'_, H>, object: u64| object);
 }
@@ -56,16 +75,10 @@ fn acquire<H: Host>(cx: &mut Cx<'_, H>, object: u64) -> Result<u64, FaultKind> {
 }
 
 fn drop_reference<H: Host>(cx: &mut Cx<'_, H>, object: u64) -> Result<(), FaultKind> {
-    let state = cx.state();
-    match state.objects.get_mut(&object) {
-        Some((_, references)) if *references > 1 => *references -= 1,
-        Some((bytes, _)) => {
-            state.memory.free(object, *bytes, 8);
-            state.objects.remove(&object);
-        }
-        None => return Err(bad("bpf_obj_drop", format!("{object:#x} is no live object"))),
+    if cx.state().drop_object(object) {
+        return Ok(());
     }
-    Ok(())
+    Err(bad("bpf_obj_drop", format!("{object:#x} is no live object: dropped twice?")))
 }
 
 /// Whether some list or tree owns the node.
@@ -121,4 +134,38 @@ fn tree_remove<H: Host>(cx: &mut Cx<'_, H>, root: u64, node: u64) -> u64 {
         Some(at) => nodes.remove(at).unwrap_or(0),
         None => 0,
     }
+}
+
+/// Inserts a node behind another of the list.
+fn list_add<H: Host>(cx: &mut Cx<'_, H>, head: u64, node: u64, previous: u64) -> i64 {
+    if owned(cx, node) {
+        return -EINVAL;
+    }
+    let Some(nodes) = cx.state().collections.get_mut(&head) else { return -EINVAL };
+    match nodes.iter().position(|other| *other == previous) {
+        Some(at) => {
+            nodes.insert(at + 1, node);
+            0
+        }
+        None => -EINVAL,
+    }
+}
+
+/// A step in the balanced tree over the nodes in order: its root, or a child of a node; 0 if there is none.
+fn tree_walk<H: Host>(cx: &mut Cx<'_, H>, root: u64, node: u64, right: Option<bool>) -> u64 {
+    let Some(nodes) = cx.state().collections.get(&root) else { return 0 };
+    let at = |low: usize, high: usize| if low < high { nodes[low.midpoint(high)] } else { 0 };
+    let Some(right) = right else { return at(0, nodes.len()) };
+    let Some(wanted) = nodes.iter().position(|other| *other == node) else { return 0 };
+    let (mut low, mut high) = (0, nodes.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        match wanted.cmp(&middle) {
+            std::cmp::Ordering::Less => high = middle,
+            std::cmp::Ordering::Greater => low = middle + 1,
+            std::cmp::Ordering::Equal if right => return at(middle + 1, high),
+            std::cmp::Ordering::Equal => return at(low, middle),
+        }
+    }
+    0
 }

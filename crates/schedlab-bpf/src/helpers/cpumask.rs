@@ -178,28 +178,23 @@ fn create<H: Host>(cx: &mut Cx<'_, H>) -> u64 {
     let nr_cpus = cx.nr_cpus();
     let Some(mask) = cx.memory().alloc(object_bytes(nr_cpus), 8) else { return 0 };
     cx.memory().write_u64(mask + mask_bytes(nr_cpus), 1);
+    cx.state().cpumasks.insert(mask);
     mask
 }
 
 fn acquire<H: Host>(cx: &mut Cx<'_, H>, mask: u64) -> Result<u64, FaultKind> {
-    let count = mask.wrapping_add(cx.cpumask_bytes());
-    let references = cx.memory().read_u64(count);
-    if cx.memory().store(count, 0, 8, references.wrapping_add(1)) {
-        Ok(mask)
-    } else {
-        Err(FaultKind::Store { address: mask })
+    if !cx.state().cpumasks.contains(&mask) {
+        return Err(super::bad("bpf_cpumask_acquire", format!("{mask:#x} is no live mask")));
     }
+    let count = mask + cx.cpumask_bytes();
+    let references = cx.memory().read_u64(count);
+    cx.memory().write_u64(count, references + 1);
+    Ok(mask)
 }
 
 fn release<H: Host>(cx: &mut Cx<'_, H>, mask: u64) -> Result<(), FaultKind> {
-    let nr_cpus = cx.nr_cpus();
-    let count = mask.wrapping_add(mask_bytes(nr_cpus));
-    let references = cx.memory().read_u64(count);
-    if references == 0 || !cx.memory().store(count, 0, 8, references - 1) {
-        return Err(super::bad("bpf_cpumask_release", format!("{mask:#x} is no live mask")));
+    if cx.state().drop_cpumask(mask) {
+        return Ok(());
     }
-    if references == 1 {
-        cx.memory().free(mask, object_bytes(nr_cpus), 8);
-    }
-    Ok(())
+    Err(super::bad("bpf_cpumask_release", format!("{mask:#x} is no live mask: released twice?")))
 }

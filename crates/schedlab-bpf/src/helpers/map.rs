@@ -59,7 +59,18 @@ fn update<H: Host>(cx: &mut Cx<'_, H>, map: u64, key: u64, value: u64, flags: u6
     let cpu = cx.cpu();
     let map = map_at(cx, map, "bpf_map_update_elem")?;
     let state = cx.state();
-    Ok(state.maps.update(&mut state.memory, map, key, value, flags, cpu))
+    let error = state.maps.update(&mut state.memory, map, key, value, flags, cpu);
+    settle(cx);
+    Ok(error)
+}
+
+/// Cleans up after values that were replaced or removed.
+pub(super) fn settle<H: Host>(cx: &mut Cx<'_, H>) {
+    if !cx.state().maps.freed.is_empty() {
+        for timer in cx.state().settle_freed() {
+            H::timer_cancel(cx, timer);
+        }
+    }
 }
 
 fn delete<H: Host>(cx: &mut Cx<'_, H>, map: u64, key: u64) -> Result<i64, FaultKind> {
@@ -67,7 +78,9 @@ fn delete<H: Host>(cx: &mut Cx<'_, H>, map: u64, key: u64) -> Result<i64, FaultK
     let state = cx.state();
     let size = state.maps.maps[map].info.key_size;
     let Some(key) = state.memory.bytes(key, size.into()).map(<[u8]>::to_vec) else { return Ok(-EFAULT) };
-    Ok(state.maps.delete(&mut state.memory, map, &key))
+    let error = state.maps.delete(&mut state.memory, map, &key);
+    settle(cx);
+    Ok(error)
 }
 
 fn push<H: Host>(cx: &mut Cx<'_, H>, map: u64, value: u64, flags: u64) -> Result<i64, FaultKind> {

@@ -3,11 +3,14 @@
 //! Here is the table; the functions are grouped in the modules below. What belongs to a scheduler (scx_bpf_*)
 //! is the host's.
 
+mod arena;
 mod basic;
 mod collection;
 mod cpumask;
+mod dynptr;
 mod iter;
 mod map;
+mod names;
 mod storage;
 mod string;
 mod timer;
@@ -29,7 +32,8 @@ pub(crate) fn find<H: Host>(id: u32) -> Option<CallTarget> {
         .or_else(|| basic::find::<H>(id))
         .or_else(|| string::find::<H>(id))
         .or_else(|| storage::find::<H>(id))
-        .or_else(|| timer::find::<H>(id))?;
+        .or_else(|| timer::find::<H>(id))
+        .or_else(|| dynptr::find::<H>(id))?;
     Some(CallTarget { name: format!("helper {name}"), action })
 }
 
@@ -44,14 +48,22 @@ pub(crate) fn generic_kfuncs<H: Host>(table: &mut KfuncTable<H>) {
         "bpf_local_irq_restore",
         "bpf_res_spin_lock",
         "bpf_res_spin_unlock",
+        "bpf_res_spin_lock_irqsave",
+        "bpf_res_spin_unlock_irqrestore",
     ] {
         table.add_constant(name, 0);
     }
     table.add_context("bpf_get_smp_processor_id", ContextField::Cpu);
+    arena::add(table);
     collection::add(table);
+    dynptr::add(table);
+    string::add(table);
+    timer::add(table);
     iter::add(table);
     cpumask::add(table);
 }
+
+pub(crate) use names::name as helper_name;
 
 /// An argument that cannot be: ends the program.
 fn bad(callee: &'static str, what: impl Into<String>) -> FaultKind {

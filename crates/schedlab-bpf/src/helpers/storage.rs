@@ -29,5 +29,7 @@ fn get<H: Host>(
 fn delete<H: Host>(cx: &mut Cx<'_, H>, map: u64, owner: u64) -> Result<i64, FaultKind> {
     let map = map_at(cx, map, "bpf_task_storage_delete")?;
     let state = cx.state();
-    Ok(state.maps.storage_delete(&mut state.memory, map, owner))
+    let error = state.maps.storage_delete(&mut state.memory, map, owner);
+    super::map::settle(cx);
+    Ok(error)
 }

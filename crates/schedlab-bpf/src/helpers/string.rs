@@ -1,8 +1,8 @@
 //! Helpers on text: printing, formatting, comparing, parsing.
 
 use super::{Action, Cx, Host, bad, call, errno};
-use crate::exec::FaultKind;
-use crate::maps::EINVAL;
+use crate::exec::{FaultKind, KfuncTable};
+use crate::maps::{E2BIG, EINVAL, ENOENT};
 use crate::memory::Memory;
 
 /// Longest text a program can print.
@@ -19,6 +19,81 @@ pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
         182 => ("bpf_strncmp", call::<H, _>(strncmp::<H>)),
         _ => return None,
     })
+}
+
+/// Longest text of `bpf_str*()` (`XATTR_SIZE_MAX`).
+const STRING_BYTES_MAX: u64 = 65536;
+
+/// The kfuncs on text that Linux has since 6.17.
+pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
+    table.add("bpf_strlen", |cx: &mut Cx<'_, H>, s: u64| string_length(cx, s, STRING_BYTES_MAX));
+    table.add("bpf_strnlen", |cx: &mut Cx<'_, H>, s: u64, n: u64| {
+        let length = text(cx.memory(), s, n.min(STRING_BYTES_MAX)).len() as i64;
+        if s == 0 { -ERANGE } else { length }
+    });
+    table.add("bpf_strcmp", |cx: &mut Cx<'_, H>, a: u64, b: u64| compare(cx, a, b, false));
+    table.add("bpf_strcasecmp", |cx: &mut Cx<'_, H>, a: u64, b: u64| compare(cx, a, b, true));
+    table.add("bpf_strchr", |cx: &mut Cx<'_, H>, s: u64, byte: u64| {
+        find_byte(cx, s, |text| text.iter().position(|found| *found == byte as u8))
+    });
+    table.add("bpf_strrchr", |cx: &mut Cx<'_, H>, s: u64, byte: u64| {
+        find_byte(cx, s, |text| text.iter().rposition(|found| *found == byte as u8))
+    });
+    table.add("bpf_strstr", |cx: &mut Cx<'_, H>, s: u64, wanted: u64| find_text(cx, s, wanted, u64::MAX));
+    table.add("bpf_strnstr", find_text::<H>);
+    table.add("bpf_stream_vprintk", |cx: &mut Cx<'_, H>, _stream: u64, format: u64, data: u64, bytes: u64| {
+        let line = cx.format(format, data, u64::from(bytes as u32));
+        cx.state().log.push(line.trim_end_matches('\n').to_owned());
+        0_u64
+    });
+}
+
+/// Bytes of a text; `-E2BIG` if it does not end, `-ERANGE` for NULL.
+fn string_length<H: Host>(cx: &mut Cx<'_, H>, s: u64, most: u64) -> i64 {
+    if s == 0 {
+        return -ERANGE;
+    }
+    let length = text(cx.memory(), s, most).len() as u64;
+    if length == most { -E2BIG } else { length as i64 }
+}
+
+/// Negative, 0 or positive as for `strcmp`, but never more than one off.
+fn compare<H: Host>(cx: &mut Cx<'_, H>, a: u64, b: u64, fold: bool) -> i64 {
+    if a == 0 || b == 0 {
+        return -ERANGE;
+    }
+    let mut read = |at| {
+        let text = text(cx.memory(), at, STRING_BYTES_MAX);
+        if fold { text.to_ascii_lowercase() } else { text }
+    };
+    match read(a).cmp(&read(b)) {
+        std::cmp::Ordering::Less => -1,
+        std::cmp::Ordering::Equal => 0,
+        std::cmp::Ordering::Greater => 1,
+    }
+}
+
+/// Index of a byte in a text, its end included.
+fn find_byte<H: Host>(cx: &mut Cx<'_, H>, s: u64, find: impl Fn(&[u8]) -> Option<usize>) -> i64 {
+    if s == 0 {
+        return -ERANGE;
+    }
+    let mut content = text(cx.memory(), s, STRING_BYTES_MAX);
+    content.push(0);
+    find(&content).map_or(-ENOENT, |at| at as i64)
+}
+
+/// Index of a text in the first bytes of another.
+fn find_text<H: Host>(cx: &mut Cx<'_, H>, s: u64, wanted: u64, bytes: u64) -> i64 {
+    if s == 0 || wanted == 0 {
+        return -ERANGE;
+    }
+    let content = text(cx.memory(), s, bytes.min(STRING_BYTES_MAX));
+    let wanted = text(cx.memory(), wanted, STRING_BYTES_MAX);
+    if wanted.is_empty() {
+        return 0;
+    }
+    content.windows(wanted.len()).position(|part| part == wanted).map_or(-ENOENT, |at| at as i64)
 }
 
 /// The text at an address: up to its zero byte or `bytes`.

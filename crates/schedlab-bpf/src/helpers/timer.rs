@@ -1,11 +1,12 @@
-//! Timers in map values: `bpf_timer_init()`, `_set_callback()`, `_start()`, `_cancel()`.
+//! Timers in map values: `bpf_timer_init()`, `_set_callback()`, `_start()`, `_cancel()`; and work queues
+//! (`bpf_wq_*`).
 //!
 //! The host keeps the queue; it calls [`CallContext::fire_timer`] when one expires.
 
 use super::map::{key_address, map_at};
 use super::{Action, Cx, Host, bad, call};
 use crate::exec::state::Timer;
-use crate::exec::{CallContext, Fault, FaultKind};
+use crate::exec::{CallContext, Fault, FaultKind, KfuncTable};
 use crate::maps::{EBUSY, EINVAL};
 
 /// `BPF_F_TIMER_ABS` and `BPF_F_TIMER_CPU_PIN`.
@@ -31,7 +32,7 @@ fn init<H: Host>(cx: &mut Cx<'_, H>, timer: u64, map: u64, _flags: u64) -> Resul
     if timers.contains_key(&timer) {
         return Ok(-EBUSY);
     }
-    timers.insert(timer, Timer { map, callback: 0, armed: false });
+    timers.insert(timer, Timer { map, ..Timer::default() });
     Ok(0)
 }
 
@@ -68,6 +69,32 @@ fn cancel<H: Host>(cx: &mut Cx<'_, H>, timer: u64) -> i64 {
         H::timer_cancel(cx, timer);
     }
     i64::from(armed)
+}
+
+/// Work queue items are timers that expire at once.
+pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
+    table.add("bpf_wq_init", |cx: &mut Cx<'_, H>, work: u64, map: u64, flags: u64| {
+        if flags != 0 {
+            return Ok::<i64, FaultKind>(-EINVAL);
+        }
+        let error = init(cx, work, map, 0)?;
+        if error == 0
+            && let Some(item) = cx.state().timers.get_mut(&work)
+        {
+            item.work = true;
+        }
+        Ok(error)
+    });
+    for name in ["bpf_wq_set_callback", "bpf_wq_set_callback_impl"] {
+        table.add(name, |cx: &mut Cx<'_, H>, work: u64, function: u64, flags: u64| {
+            if flags as u32 == 0 { set_callback(cx, work, function) } else { -EINVAL }
+        });
+    }
+    table.add("bpf_wq_start", |cx: &mut Cx<'_, H>, work: u64, flags: u64| {
+        let known = cx.state().timers.get(&work).is_some_and(|item| item.work);
+        if known && flags as u32 == 0 { start(cx, work, 0, 0) } else { -EINVAL }
+    });
+    table.add("bpf_timer_cancel_async", cancel::<H>);
 }
 
 impl<H: Host> CallContext<'_, H> {

@@ -82,9 +82,9 @@ impl Maps {
         let Some(places) = places else {
             return Err(self.maps[map].error(format!("update refused with error {error}")));
         };
+        let record = std::sync::Arc::clone(&self.maps[map].place.record);
         for place in places {
-            let area = memory.bytes_mut(place, value.len() as u64).expect("values lie inside the region");
-            area.copy_from_slice(value);
+            record.replace(memory, place, value, &mut self.freed);
         }
         Ok(())
     }

@@ -3,7 +3,9 @@
 //! Values live in the region, so programs hold pointers into them; the index is here. Not here: helper
 //! numbers (`helpers`), where arrays lie (`exec::layout`).
 
+mod arena;
 mod host;
+mod record;
 mod ring;
 mod table;
 
@@ -11,8 +13,12 @@ use crate::exec::layout::{Layout, MapLayout};
 use crate::exec::{BpfError, FaultKind};
 use crate::image::{MapImage, ObjectImage};
 use crate::memory::Memory;
+pub(crate) use arena::Arena;
+pub(crate) use arena::{PAGE_BYTES, bytes as arena_bytes};
 pub use host::MapError;
+pub(crate) use record::{Freed, Record};
 use ring::Ring;
+use std::sync::Arc;
 use table::Table;
 
 /// Numbers of `enum bpf_map_type`.
@@ -20,17 +26,27 @@ use table::Table;
 pub mod kind {
     pub const HASH: u32 = 1;
     pub const ARRAY: u32 = 2;
+    pub const PROG_ARRAY: u32 = 3;
+    pub const PERF_EVENT_ARRAY: u32 = 4;
     pub const PERCPU_HASH: u32 = 5;
     pub const PERCPU_ARRAY: u32 = 6;
+    pub const STACK_TRACE: u32 = 7;
+    pub const CGROUP_ARRAY: u32 = 8;
     pub const LRU_HASH: u32 = 9;
     pub const LRU_PERCPU_HASH: u32 = 10;
+    pub const LPM_TRIE: u32 = 11;
     pub const ARRAY_OF_MAPS: u32 = 12;
     pub const HASH_OF_MAPS: u32 = 13;
     pub const QUEUE: u32 = 22;
     pub const STACK: u32 = 23;
+    pub const SK_STORAGE: u32 = 24;
     pub const RINGBUF: u32 = 27;
+    pub const INODE_STORAGE: u32 = 28;
     pub const TASK_STORAGE: u32 = 29;
+    pub const BLOOM_FILTER: u32 = 30;
+    pub const USER_RINGBUF: u32 = 31;
     pub const CGRP_STORAGE: u32 = 32;
+    pub const ARENA: u32 = 33;
 }
 
 pub(crate) const ENOENT: i64 = 2;
@@ -53,6 +69,8 @@ const STORAGE_CREATE: u64 = 1;
 pub(crate) struct Maps {
     pub(crate) maps: Vec<Map>,
     nr_cpus: u32,
+    /// What values gave up in the operation in progress; the helper that asked for it cleans up.
+    pub(crate) freed: Vec<Freed>,
 }
 
 /// One map.
@@ -80,6 +98,12 @@ enum Store {
     Ring(Ring),
     /// Task or cgroup storage: the key is the owner's address.
     Storage(Table),
+    Arena(Arena),
+    /// Messages for programs: filled by the host only.
+    UserRing(std::collections::VecDeque<Vec<u8>>),
+    /// Exists, holds nothing and takes nothing: perf events, stack traces, sockets and inodes, of which a
+    /// simulated kernel has none.
+    Inert,
 }
 
 /// What is wrong with a map that cannot exist here, if anything.
@@ -96,9 +120,13 @@ pub(crate) fn check(image: &ObjectImage) -> Result<(), BpfError> {
             | kind::HASH_OF_MAPS
             | kind::QUEUE
             | kind::STACK
+            | kind::ARENA
                 if map.max_entries == 0 =>
             {
-                "has max_entries 0; set it before the object is compiled, as its user half would".to_owned()
+                format!(
+                    "has max_entries 0, which its user half would set; a set-up file can: [maps.{}] max_entries = ...",
+                    map.name
+                )
             }
             kind::ARRAY | kind::PERCPU_ARRAY | kind::ARRAY_OF_MAPS if map.value_size == 0 => {
                 "is an array whose values have no bytes".to_owned()
@@ -121,8 +149,14 @@ pub(crate) fn check(image: &ObjectImage) -> Result<(), BpfError> {
             | kind::STACK
             | kind::RINGBUF
             | kind::TASK_STORAGE
-            | kind::CGRP_STORAGE => continue,
-            33 => "is an arena, which is not supported".to_owned(),
+            | kind::CGRP_STORAGE
+            | kind::PERF_EVENT_ARRAY
+            | kind::STACK_TRACE
+            | kind::CGROUP_ARRAY
+            | kind::SK_STORAGE
+            | kind::INODE_STORAGE
+            | kind::USER_RINGBUF
+            | kind::ARENA => continue,
             other => format!("has type {other}, which is not supported"),
         };
         return Err(BpfError::Map { map: map.name.clone(), what });
@@ -153,6 +187,13 @@ impl Maps {
                 kind::TASK_STORAGE | kind::CGRP_STORAGE => {
                     Store::Storage(Table::new(8, stride, u32::MAX, false))
                 }
+                kind::ARENA => Store::Arena(Arena::new(place.values, info)),
+                kind::USER_RINGBUF => Store::UserRing(Default::default()),
+                kind::PERF_EVENT_ARRAY
+                | kind::STACK_TRACE
+                | kind::CGROUP_ARRAY
+                | kind::SK_STORAGE
+                | kind::INODE_STORAGE => Store::Inert,
                 _ => Store::Array { copies: 1 },
             };
             maps.push(Map { info: info.clone(), place: place.clone(), store });
@@ -163,7 +204,7 @@ impl Maps {
                 area.expect("arrays lie inside the region").copy_from_slice(&map.info.initial);
             }
         }
-        let mut maps = Maps { maps, nr_cpus };
+        let mut maps = Maps { maps, nr_cpus, freed: Vec::new() };
         maps.fill_inner(layout, memory);
         maps
     }
@@ -227,10 +268,14 @@ impl Maps {
             kind::PERCPU_ARRAY => u64::from(cpu) * stride * u64::from(self.maps[map].info.max_entries),
             _ => 0,
         };
-        self.update_bytes(memory, map, &key, flags, |memory, at| {
-            let place = memory.bytes_mut(at + per_cpu, size).expect("values lie inside the region");
-            place.copy_from_slice(&value);
-        })
+        let record = Arc::clone(&self.maps[map].place.record);
+        let mut freed = std::mem::take(&mut self.freed);
+        let error = self.update_bytes(memory, map, &key, flags, |memory, at| {
+            record.replace(memory, at + per_cpu, &value, &mut freed);
+        });
+        freed.append(&mut self.freed);
+        self.freed = freed;
+        error
     }
 
     /// Finds or makes the value for a key and lets `write` fill its first copy.
@@ -252,15 +297,21 @@ impl Maps {
                     _ => write(memory, map.place.values + u64::from(index) * map.place.stride),
                 }
             }
-            Store::Hash { table, .. } => {
+            Store::Hash { table, copies } => {
                 let element = match (table.find(memory, key), flags & UPDATE_FLAGS) {
                     (Some(_), NOEXIST) => return -EEXIST,
                     (None, EXIST) => return -ENOENT,
                     (Some(element), _) => element,
-                    (None, _) => match table.insert(memory, key) {
-                        Ok(element) => element,
-                        Err(error) => return error,
-                    },
+                    (None, _) => {
+                        if let Some(victim) = table.victim() {
+                            let first = victim + table.value_offset();
+                            free_copies(&map.place, *copies, memory, first, &mut self.freed);
+                        }
+                        match table.insert(memory, key) {
+                            Ok(element) => element,
+                            Err(error) => return error,
+                        }
+                    }
                 };
                 let place = memory.bytes_mut(element, key.len() as u64).expect("elements lie inside");
                 place.copy_from_slice(key);
@@ -273,13 +324,14 @@ impl Maps {
 
     /// `bpf_map_delete_elem()`.
     pub(crate) fn delete(&mut self, memory: &mut Memory, map: usize, key: &[u8]) -> i64 {
-        match &mut self.maps[map].store {
-            Store::Hash { table, .. } => {
-                if table.remove(memory, key) {
-                    0
-                } else {
-                    -ENOENT
-                }
+        let map = &mut self.maps[map];
+        match &mut map.store {
+            Store::Hash { table, copies } => {
+                let Some(element) = table.find(memory, key) else { return -ENOENT };
+                let first = element + table.value_offset();
+                free_copies(&map.place, *copies, memory, first, &mut self.freed);
+                table.remove(memory, key);
+                0
             }
             Store::Array { .. } => -EINVAL,
             _ => -EOPNOTSUPP,
@@ -330,6 +382,22 @@ impl Maps {
             memory.free(address, size, 8);
         }
         0
+    }
+
+    /// The arena behind a map.
+    pub(crate) fn arena(&mut self, map: usize) -> Option<&mut Arena> {
+        match &mut self.maps[map].store {
+            Store::Arena(arena) => Some(arena),
+            _ => None,
+        }
+    }
+
+    /// The messages that wait in a user ring buffer.
+    pub(crate) fn user_ring(&mut self, map: usize) -> Option<&mut std::collections::VecDeque<Vec<u8>>> {
+        match &mut self.maps[map].store {
+            Store::UserRing(messages) => Some(messages),
+            _ => None,
+        }
     }
 
     /// The ring buffer behind a map.
@@ -386,7 +454,11 @@ impl Maps {
     pub(crate) fn storage_delete(&mut self, memory: &mut Memory, map: usize, owner: u64) -> i64 {
         let map = &mut self.maps[map];
         let Store::Storage(table) = &mut map.store else { return -EINVAL };
-        if table.remove(memory, &owner.to_le_bytes()) { 0 } else { -ENOENT }
+        let key = owner.to_le_bytes();
+        let Some(element) = table.find(memory, &key) else { return -ENOENT };
+        map.place.record.free(memory, element + table.value_offset(), &mut self.freed);
+        table.remove(memory, &key);
+        0
     }
 
     /// Frees what every storage map keeps for an object that is no more.
@@ -443,6 +515,13 @@ impl Maps {
             }
             _ => None,
         }
+    }
+}
+
+/// Gives up what all copies of a value hold.
+fn free_copies(place: &MapLayout, copies: u32, memory: &mut Memory, first: u64, freed: &mut Vec<Freed>) {
+    for copy in 0..u64::from(copies) {
+        place.record.free(memory, first + copy * place.stride, freed);
     }
 }
 

@@ -79,6 +79,12 @@ impl Table {
         None
     }
 
+    /// The element that the next new one would push out.
+    pub(crate) fn victim(&self) -> Option<u64> {
+        let full = self.lru && self.used == self.entries_max && self.oldest != NONE;
+        full.then(|| self.slots[self.oldest as usize].address)
+    }
+
     /// Makes a zeroed element for a key that is absent and returns its address; the caller copies the key
     /// there. `Err` is the kernel's error number.
     pub(crate) fn insert(&mut self, memory: &mut Memory, key: &[u8]) -> Result<u64, i64> {

@@ -7,11 +7,13 @@
 //!
 //! Differences from libbpf: names of data maps are those of their sections; addresses of untyped kernel
 //! symbols are unknown (weak ones read 0, strong ones are an error); kernel modules have no types here;
+//! `__SCX_*` variables are set from the kernel's enumerators, as their user halves do (`enumerators`);
 //! a struct_ops type needs no `bpf_struct_ops_` wrapper; arena variables lie at the arena's start, as
 //! libbpf places them on kernels up to 6.19; tail-call maps and exception callbacks are refused.
 
 mod core;
 mod elf;
+mod enumerators;
 mod error;
 mod ext;
 mod externs;
@@ -67,7 +69,7 @@ impl ObjectImage {
         core::relocate(&mut functions, &ext, &sections, &btf, kernel)?;
 
         let (programs, program_of) = link_all(&elf, &btf, &ext, &functions, &externs, &maps)?;
-        Ok(ObjectImage {
+        let mut image = ObjectImage {
             name: name.to_string(),
             license: license(&elf),
             programs,
@@ -78,7 +80,9 @@ impl ObjectImage {
             ksym_vars: resolved(&externs, |what| matches!(what, What::Var { .. }), kernel),
             kconfig: externs::kconfig_list(&externs),
             btf,
-        })
+        };
+        enumerators::import(&mut image, kernel);
+        Ok(image)
     }
 }
 

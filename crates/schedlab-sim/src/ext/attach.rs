@@ -14,10 +14,13 @@ use super::mask::{CPUMASK_BYTES, Mask};
 use super::objects::TASK_NUMBER_BYTES;
 use super::task::Entity;
 use crate::kernel::CpuMask;
+use schedlab_bpf::exec::HOST_AREA;
 use schedlab_bpf::image::StructOpsImage;
 use schedlab_bpf::memory::Memory;
+use schedlab_model::CpuId;
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::change::{CgroupSettings, CgroupSpec};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Program of each callback of a `struct sched_ext_ops`.
@@ -80,7 +83,7 @@ pub(crate) fn host(
     idle_task.address = new_task(memory, &layout, 0).expect("an empty region has room");
     let comm = memory.bytes_mut(idle_task.address + layout.task.comm, 9).expect("allocated above");
     comm.copy_from_slice(b"swapper/0");
-    let rqs = (0..nr_cpus).map(|cpu| new_rq(memory, &layout, cpu, idle_task.address)).collect();
+    let rqs = (0..nr_cpus).map(|cpu| new_rq(memory, &layout, &topology, cpu, idle_task.address)).collect();
     let mut mask = || Mask(reserve(memory, CPUMASK_BYTES));
     let masks = (0..=nr_nodes).map(|_| IdleMasks { cpu: mask(), smt: mask() }).collect();
     let (none, possible, online_mask) = (mask(), mask(), mask());
@@ -136,8 +139,32 @@ pub(crate) fn host(
     }
 }
 
-fn new_rq(memory: &mut Memory, layout: &Layout, cpu: u32, idle_task: u64) -> Rq {
-    let address = reserve(memory, layout.rq_size);
+/// Per-CPU variables of the kernel: their names and where they lie in a CPU's copy. `cpufreq_cpu_data` stays
+/// NULL, as on a machine without frequency scaling.
+fn percpu_variables(layout: &Layout) -> [(&'static str, u64); 4] {
+    let end = layout.rq_size.next_multiple_of(8);
+    [("runqueues", 0), ("cpufreq_cpu_data", end), ("sd_llc_id", end + 8), ("sd_llc_size", end + 12)]
+}
+
+/// Bytes from one CPU's copy of the kernel's per-CPU variables to the next.
+pub(crate) fn percpu_stride(layout: &Layout) -> u64 {
+    (layout.rq_size.next_multiple_of(8) + 16).next_multiple_of(64)
+}
+
+/// Addresses of the kernel's variables that programs may name.
+pub(crate) fn symbols(layout: &Layout) -> BTreeMap<String, u64> {
+    let place = |(name, offset): (&str, u64)| (name.to_owned(), HOST_AREA + offset);
+    percpu_variables(layout).into_iter().map(place).collect()
+}
+
+fn new_rq(memory: &mut Memory, layout: &Layout, topology: &Topology, cpu: u32, idle_task: u64) -> Rq {
+    let address = HOST_AREA + u64::from(cpu) * percpu_stride(layout);
+    let llc = topology.cpu(CpuId(cpu)).llc;
+    let sharing = topology.cpus().iter().filter(|other| other.llc == llc).count() as u32;
+    let first = topology.cpus().iter().position(|other| other.llc == llc).unwrap_or(0) as u32;
+    let [_, _, (_, id), (_, size)] = percpu_variables(layout);
+    memory.write_u32(address + id, first);
+    memory.write_u32(address + size, sharing);
     memory.write_u32(address + layout.rq.cpu, cpu);
     memory.write_u32(address + layout.rq.online, 1);
     memory.write_u64(address + layout.rq.curr, idle_task);

@@ -17,6 +17,7 @@ use crate::core::flags;
 use crate::error::SimError;
 use crate::kernel::{Class, CostKind, Kernel};
 use schedlab_bpf::exec::Instance;
+use schedlab_bpf::image::MapOrigin;
 use schedlab_model::outcome::SchedulerExit;
 use schedlab_model::workload::Workload;
 use schedlab_model::workload::change::CgroupSpec;
@@ -35,8 +36,8 @@ pub(crate) struct Attached {
     pub(crate) host: Host,
     /// Executed instructions that have been charged.
     charged: u64,
-    /// Addresses of the programs' timers, by token.
-    timers: Vec<u64>,
+    /// Addresses of the programs' timers and where they fire, by token.
+    timers: Vec<(u64, CpuId)>,
     /// First task of each process.
     leaders: BTreeMap<u32, u32>,
     /// The CPU that is choosing its next task.
@@ -75,6 +76,20 @@ impl Attached {
             return Ok(());
         }
         Err(fail(format!("{value} does not fit the variable's type")))
+    }
+
+    /// Gives objects that read `CONFIG_HZ` the machine's.
+    fn set_hz(&mut self, hz: u64) {
+        let image = self.scheduler.image();
+        let wanted = image.kconfig.iter().find(|wanted| wanted.name == "CONFIG_HZ");
+        let map = image.maps.iter().position(|map| map.origin == MapOrigin::Kconfig);
+        if let (Some(wanted), Some(map)) = (wanted, map) {
+            let (offset, size) = (u64::from(wanted.offset), (wanted.size as usize).min(8));
+            let place = self.instance.map_values(map) + offset;
+            if let Some(bytes) = self.instance.memory().bytes_mut(place, size as u64) {
+                bytes.copy_from_slice(&hz.to_le_bytes()[..size]);
+            }
+        }
     }
 
     /// Keeps a log of callbacks from now on.
@@ -136,8 +151,9 @@ impl Attached {
                     k.add_nr_running(CpuId(to), 1);
                 }
                 Effect::Kick { cpu, flags } => self.kick(k, CpuId(cpu), flags),
-                Effect::TimerStart { timer, at } => {
+                Effect::TimerStart { timer, at, cpu } => {
                     let token = self.timer_token(timer);
+                    self.timers[(token - TOKEN_TIMERS) as usize].1 = CpuId(cpu);
                     k.arm_ext_timer(token, at.max(k.now));
                 }
                 Effect::TimerCancel { timer } => {
@@ -150,9 +166,9 @@ impl Attached {
     }
 
     fn timer_token(&mut self, timer: u64) -> u32 {
-        let known = self.timers.iter().position(|known| *known == timer);
+        let known = self.timers.iter().position(|(known, _)| *known == timer);
         let index = known.unwrap_or_else(|| {
-            self.timers.push(timer);
+            self.timers.push((timer, CpuId(0)));
             self.timers.len() - 1
         });
         TOKEN_TIMERS + index as u32
@@ -192,6 +208,7 @@ impl Ext {
         let Some(ext) = self.attached.as_deref_mut() else { return };
         assert_eq!(ext.scheduler.cpu_count(), k.cpu_count(), "prepared for this machine");
         ext.host.tick_ns = k.tick_ns;
+        ext.set_hz(1_000_000_000 / k.tick_ns.max(1));
         let offline = &workload.offline;
         ext.enter(k, |cx| {
             offline.iter().for_each(|cpu| lifecycle::set_online(cx, cpu.0, false));
@@ -523,15 +540,15 @@ impl Ext {
                 }
             }
             token => {
-                let timer = ext.timers[(token - TOKEN_TIMERS) as usize];
+                let (timer, cpu) = ext.timers[(token - TOKEN_TIMERS) as usize];
+                k.this_cpu = cpu;
                 ext.enter(k, |cx| {
                     cx.host().callbacks += 1;
                     if let Err(fault) = cx.fire_timer(timer) {
                         super::exit::program_fault(cx, &fault.to_string());
                     }
                 });
-                let here = k.this_cpu;
-                ext.charge(k, here);
+                ext.charge(k, cpu);
             }
         }
     }

@@ -104,8 +104,9 @@ pub(crate) enum Effect {
     Migrated { task: u32, from: u32, to: u32 },
     /// `scx_bpf_kick_cpu(cpu, flags)`.
     Kick { cpu: u32, flags: u64 },
-    /// A `bpf_timer` fires at a time.
-    TimerStart { timer: u64, at: u64 },
+    /// A `bpf_timer` fires at a time, on the CPU that started it. Linux may move one that is not pinned to
+    /// a busy CPU.
+    TimerStart { timer: u64, at: u64, cpu: u32 },
     /// It does not.
     TimerCancel { timer: u64 },
 }
@@ -215,8 +216,18 @@ impl BpfHost for Host {
         u64::from(cgroup) + 1
     }
 
+    fn jiffy_ns(cx: &mut Cx<'_>) -> u64 {
+        cx.host().tick_ns
+    }
+
+    fn numa_node(cx: &mut Cx<'_>) -> u32 {
+        let cpu = cx.cpu();
+        cx.host().node_of(cpu)
+    }
+
     fn timer_start(cx: &mut Cx<'_>, timer: u64, at: u64, _pinned: bool) {
-        cx.host().effects.push(Effect::TimerStart { timer, at });
+        let cpu = cx.cpu();
+        cx.host().effects.push(Effect::TimerStart { timer, at, cpu });
     }
 
     fn timer_cancel(cx: &mut Cx<'_>, timer: u64) {

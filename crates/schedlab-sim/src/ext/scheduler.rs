@@ -19,11 +19,23 @@ use std::sync::Arc;
 const BUDGET: u64 = 50_000_000;
 /// Bytes of region beside maps and tasks, as a power of two.
 const REGION_LOG2_MIN: u32 = 24;
+/// The largest region there is.
+const REGION_LOG2_MAX: u32 = 31;
 /// Bytes of region a CPU's objects need, generously.
 const BYTES_PER_CPU: u64 = 64 << 10;
 
-/// Configuration of the simulated kernel that objects may read.
-const KCONFIG: &[(&str, u64)] = &[("CONFIG_HZ", 250), ("CONFIG_SMP", 1), ("CONFIG_NUMA", 1)];
+/// Configuration of the simulated kernel that objects may read besides its version and size; `CONFIG_HZ` is
+/// the machine's once a simulation begins.
+const KCONFIG: &[(&str, u64)] = &[
+    ("CONFIG_HZ", 250),
+    ("CONFIG_SMP", 1),
+    ("CONFIG_NUMA", 1),
+    ("CONFIG_X86_64", 1),
+    ("CONFIG_PREEMPT_RCU", 1),
+    ("CONFIG_NO_HZ_IDLE", 1),
+    ("CONFIG_SCHED_CLASS_EXT", 1),
+    ("CONFIG_EXT_GROUP_SCHED", 1),
+];
 
 /// A loaded scheduler, for one kernel version and topology. Cheap to clone; threads may share it.
 #[derive(Clone)]
@@ -56,11 +68,13 @@ impl ExtScheduler {
     /// # Errors
     /// An object without a `struct sched_ext_ops`, or that cannot be compiled; the text names the remedy.
     pub fn new(
-        image: ObjectImage,
+        mut image: ObjectImage,
         version: KernelVersion,
         topology: &Topology,
         options: ExtOptions,
     ) -> Result<ExtScheduler, SimError> {
+        set_kconfig(&mut image, version, topology);
+        set_topology(&mut image, topology);
         let object = image.name.clone();
         let refuse = |reason: String| SimError::Scheduler { name: object.clone(), reason };
         let ops = image.struct_ops.iter().find(|ops| ops.type_name == "sched_ext_ops");
@@ -73,9 +87,10 @@ impl ExtScheduler {
         let layout = Arc::new(Layout::of(&kernel_btf(version)));
         let nr_cpus = topology.cpu_count() as u32;
         let table = kfunc::table(&layout, nr_cpus, topology.nodes().len() as u32);
-        let fitting = (u64::from(nr_cpus) * BYTES_PER_CPU).next_power_of_two().trailing_zeros();
+        let needed = u64::from(nr_cpus) * BYTES_PER_CPU + Compiled::<Host>::map_bytes(&image, nr_cpus);
+        let fitting = needed.next_power_of_two().trailing_zeros();
         let memory_bytes_log2 = match options.memory_bytes_log2 {
-            0 => (fitting + 1).max(REGION_LOG2_MIN),
+            0 => (fitting + 1).clamp(REGION_LOG2_MIN, REGION_LOG2_MAX),
             chosen => chosen,
         };
         let compile = Options {
@@ -84,6 +99,9 @@ impl ExtScheduler {
             budget: BUDGET,
             native: !options.interpreted,
             refuse_absent: false,
+            host_bytes: attach::percpu_stride(&layout) * u64::from(nr_cpus),
+            symbols: attach::symbols(&layout),
+            percpu_stride: attach::percpu_stride(&layout),
             ..Options::default()
         };
         let compiled = Compiled::new(image, &table, compile).map_err(|error| refuse(error.to_string()))?;
@@ -112,12 +130,8 @@ impl ExtScheduler {
         topology: &Topology,
         options: ExtOptions,
     ) -> Result<ExtScheduler, SimError> {
-        let mut image = ObjectImage::load(bytes, name, &kernel_btf(version))
+        let image = ObjectImage::load(bytes, name, &kernel_btf(version))
             .map_err(|error| SimError::Scheduler { name: name.to_owned(), reason: error.to_string() })?;
-        for (option, value) in KCONFIG {
-            image.set_kconfig(option, *value);
-        }
-        set_topology(&mut image, topology);
         ExtScheduler::new(image, version, topology, options)
     }
 
@@ -173,6 +187,18 @@ impl ExtScheduler {
             inner.ops.clone(),
         );
         Attached::new(self.clone(), instance, host)
+    }
+}
+
+/// Answers what the object asks of the kernel's configuration, unless a set-up did.
+fn set_kconfig(image: &mut ObjectImage, version: KernelVersion, topology: &Topology) {
+    let release = u64::from(version.major) << 16 | u64::from(version.minor) << 8;
+    let size = [("LINUX_KERNEL_VERSION", release), ("CONFIG_NR_CPUS", topology.cpu_count() as u64)];
+    for (option, value) in KCONFIG.iter().chain(&size) {
+        let open = image.kconfig.iter().any(|wanted| wanted.name == *option && !wanted.set);
+        if open {
+            image.set_kconfig(option, *value);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! object is relocated against, and [`Layout`] the offsets the class itself reads and writes by. Not here:
 //! what the kfuncs do ([`super::kfunc`]), the objects themselves ([`super::task`]).
 
+mod generic;
 mod layout;
 mod prototypes;
 mod types;
@@ -47,7 +48,7 @@ const fn between(since: (u16, u16), until: (u16, u16), text: &'static str) -> Ve
 pub fn kernel_btf(version: KernelVersion) -> Btf {
     let at = (version.major, version.minor);
     let mut builder = BtfBuilder::new();
-    for entry in types::TYPES.iter().chain(prototypes::PROTOTYPES) {
+    for entry in types::TYPES.iter().chain(prototypes::PROTOTYPES).chain(generic::GENERIC) {
         if entry.since <= at && at < entry.until {
             builder.declare(entry.text).expect("the kernel's declarations are well formed");
         }

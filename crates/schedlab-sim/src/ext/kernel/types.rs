@@ -80,6 +80,10 @@ struct bpf_iter_num { __u64 __opaque[1]; };
 struct bpf_iter_bits { __u64 __opaque[2]; };
 struct bpf_iter_task { __u64 __opaque[3]; };
 struct bpf_iter_css { __u64 __opaque[3]; };
+struct bpf_iter_css_task { __u64 __opaque[1]; };
+struct bpf_wq { __u64 __opaque[2]; };
+struct bpf_dynptr { __u64 __opaque[2]; };
+struct bpf_res_spin_lock { u32 val; };
 struct bpf_iter_scx_dsq { u64 __opaque[6]; };
 struct bpf_prog_aux;
 struct bpf_map;
@@ -186,7 +190,12 @@ struct task_struct {
 struct scx_rq { struct scx_dispatch_q local_dsq; u32 nr_running; u32 cpuperf_target; bool cpu_released; u32 flags; u64 clock; };
 struct cfs_rq { unsigned int nr_queued; unsigned int h_nr_queued; };
 struct rt_rq { unsigned int rt_nr_running; };
+struct cpufreq_policy { unsigned int cpu; unsigned int min; unsigned int max; unsigned int cur; };
 struct rq { unsigned int nr_running; struct scx_rq scx; struct cfs_rq cfs; struct rt_rq rt; struct task_struct *curr; struct task_struct *idle; u64 clock; u64 clock_task; u64 clock_pelt; int cpu; int online; u64 nr_switches; };
+extern struct rq runqueues;
+extern struct cpufreq_policy *cpufreq_cpu_data;
+extern int sd_llc_id;
+extern int sd_llc_size;
 ";
 
 const ARGUMENTS: &str = "

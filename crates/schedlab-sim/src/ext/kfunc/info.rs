@@ -23,6 +23,11 @@ pub(super) fn add(table: &mut KfuncTable<Host>) {
     table.add("scx_bpf_events", events);
     table.add("scx_bpf_task_cgroup", task_cgroup);
     table.add("bpf_task_from_pid", from_pid);
+    table.add("bpf_task_from_vpid", from_pid);
+    table.add("bpf_task_under_cgroup", |cx: &mut Cx<'_>, _task: u64, ancestor: u64| {
+        ancestor == cx.host().root_cgroup
+    });
+    table.add_constant("bpf_task_get_cgroup1", 0);
     table.add("bpf_task_acquire", |_: &mut Cx<'_>, task: u64| task);
     table.add_constant("bpf_task_release", 0);
     table.add("bpf_cgroup_acquire", |_: &mut Cx<'_>, cgroup: u64| cgroup);

@@ -9,6 +9,7 @@ mod insert;
 mod iter;
 mod moving;
 mod text;
+mod walk;
 
 use super::exit;
 use super::host::{Cx, Host};
@@ -31,6 +32,7 @@ pub(crate) fn table(layout: &Layout, nr_cpus: u32, nr_nodes: u32) -> KfuncTable<
     idle::add(&mut table);
     info::add(&mut table);
     text::add(&mut table);
+    walk::add(&mut table);
     table
 }
 
