@@ -35,9 +35,14 @@ fn alloc<H: Host>(
     flags: u64,
 ) -> Result<u64, FaultKind> {
     let count = u64::from(count as u32);
-    with(cx, map, "bpf_arena_alloc_pages", |arena, memory| {
-        if flags == 0 { arena.alloc(memory, at, count) } else { 0 }
-    })
+    with(
+        cx,
+        map,
+        "bpf_arena_alloc_pages",
+        |arena, memory| {
+            if flags == 0 { arena.alloc(memory, at, count) } else { 0 }
+        },
+    )
 }
 
 fn free<H: Host>(cx: &mut Cx<'_, H>, map: u64, at: u64, count: u64) -> Result<(), FaultKind> {

@@ -22,12 +22,14 @@ pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
     Some(match id {
         197 => ("bpf_dynptr_from_mem", call::<H, _>(from_mem::<H>)),
         198 => ("bpf_ringbuf_reserve_dynptr", call::<H, _>(reserve::<H>)),
-        199 => {
-            ("bpf_ringbuf_submit_dynptr", call::<H, _>(|cx: &mut Cx<'_, H>, p: u64, _: u64| end(cx, p, false)))
-        }
-        200 => {
-            ("bpf_ringbuf_discard_dynptr", call::<H, _>(|cx: &mut Cx<'_, H>, p: u64, _: u64| end(cx, p, true)))
-        }
+        199 => (
+            "bpf_ringbuf_submit_dynptr",
+            call::<H, _>(|cx: &mut Cx<'_, H>, p: u64, _: u64| end(cx, p, false)),
+        ),
+        200 => (
+            "bpf_ringbuf_discard_dynptr",
+            call::<H, _>(|cx: &mut Cx<'_, H>, p: u64, _: u64| end(cx, p, true)),
+        ),
         201 => ("bpf_dynptr_read", call::<H, _>(read::<H>)),
         202 => ("bpf_dynptr_write", call::<H, _>(write::<H>)),
         203 => ("bpf_dynptr_data", call::<H, _>(data::<H>)),
@@ -48,10 +50,13 @@ pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
     table.add("bpf_dynptr_slice", |cx: &mut Cx<'_, H>, p: u64, offset: u64, _buffer: u64, bytes: u64| {
         Dynptr::load(cx, p).slice(offset, bytes).unwrap_or(0)
     });
-    table.add("bpf_dynptr_slice_rdwr", |cx: &mut Cx<'_, H>, p: u64, offset: u64, _buffer: u64, bytes: u64| {
-        let pointer = Dynptr::load(cx, p);
-        if pointer.read_only { 0 } else { pointer.slice(offset, bytes).unwrap_or(0) }
-    });
+    table.add(
+        "bpf_dynptr_slice_rdwr",
+        |cx: &mut Cx<'_, H>, p: u64, offset: u64, _buffer: u64, bytes: u64| {
+            let pointer = Dynptr::load(cx, p);
+            if pointer.read_only { 0 } else { pointer.slice(offset, bytes).unwrap_or(0) }
+        },
+    );
 }
 
 /// A `struct bpf_dynptr`.
@@ -86,7 +91,13 @@ impl Dynptr {
     }
 }
 
-fn from_mem<H: Host>(cx: &mut Cx<'_, H>, from: u64, size: u64, flags: u64, at: u64) -> Result<i64, FaultKind> {
+fn from_mem<H: Host>(
+    cx: &mut Cx<'_, H>,
+    from: u64,
+    size: u64,
+    flags: u64,
+    at: u64,
+) -> Result<i64, FaultKind> {
     let size = u64::from(size as u32);
     let error = match (size > SIZE_MASK, flags) {
         (true, _) => E2BIG,

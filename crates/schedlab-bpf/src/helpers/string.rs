@@ -41,11 +41,14 @@ pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
     });
     table.add("bpf_strstr", |cx: &mut Cx<'_, H>, s: u64, wanted: u64| find_text(cx, s, wanted, u64::MAX));
     table.add("bpf_strnstr", find_text::<H>);
-    table.add("bpf_stream_vprintk", |cx: &mut Cx<'_, H>, _stream: u64, format: u64, data: u64, bytes: u64| {
-        let line = cx.format(format, data, u64::from(bytes as u32));
-        cx.state().log.push(line.trim_end_matches('\n').to_owned());
-        0_u64
-    });
+    table.add(
+        "bpf_stream_vprintk",
+        |cx: &mut Cx<'_, H>, _stream: u64, format: u64, data: u64, bytes: u64| {
+            let line = cx.format(format, data, u64::from(bytes as u32));
+            cx.state().log.push(line.trim_end_matches('\n').to_owned());
+            0_u64
+        },
+    );
 }
 
 /// Bytes of a text; `-E2BIG` if it does not end, `-ERANGE` for NULL.

@@ -86,9 +86,12 @@ pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
         Ok(error)
     });
     for name in ["bpf_wq_set_callback", "bpf_wq_set_callback_impl"] {
-        table.add(name, |cx: &mut Cx<'_, H>, work: u64, function: u64, flags: u64| {
-            if flags as u32 == 0 { set_callback(cx, work, function) } else { -EINVAL }
-        });
+        table.add(
+            name,
+            |cx: &mut Cx<'_, H>, work: u64, function: u64, flags: u64| {
+                if flags as u32 == 0 { set_callback(cx, work, function) } else { -EINVAL }
+            },
+        );
     }
     table.add("bpf_wq_start", |cx: &mut Cx<'_, H>, work: u64, flags: u64| {
         let known = cx.state().timers.get(&work).is_some_and(|item| item.work);

@@ -24,6 +24,14 @@ pub(crate) struct Cgroup {
     pub settings: CgroupSettings,
 }
 
+impl Cgroup {
+    /// Whether it is the other group or below it.
+    pub(crate) fn is_under(&self, other: &Cgroup) -> bool {
+        let below = self.path.strip_prefix(other.path.as_str());
+        below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || other.path == "/")
+    }
+}
+
 /// Quota of a group without one (`RUNTIME_INF`).
 const RUNTIME_INF: u64 = u64::MAX;
 

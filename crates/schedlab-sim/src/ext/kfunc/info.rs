@@ -24,8 +24,12 @@ pub(super) fn add(table: &mut KfuncTable<Host>) {
     table.add("scx_bpf_task_cgroup", task_cgroup);
     table.add("bpf_task_from_pid", from_pid);
     table.add("bpf_task_from_vpid", from_pid);
-    table.add("bpf_task_under_cgroup", |cx: &mut Cx<'_>, _task: u64, ancestor: u64| {
-        ancestor == cx.host().root_cgroup
+    table.add("bpf_task_under_cgroup", |cx: &mut Cx<'_>, address: u64, ancestor: u64| {
+        let task = task(cx, address, "bpf_task_under_cgroup")?;
+        let host = cx.host();
+        let group = host.task(task).cgroup as usize;
+        let above = host.cgroup_at(ancestor);
+        Ok::<bool, FaultKind>(above.is_some_and(|above| host.cgroups[group].is_under(&host.cgroups[above])))
     });
     table.add_constant("bpf_task_get_cgroup1", 0);
     table.add("bpf_task_acquire", |_: &mut Cx<'_>, task: u64| task);
