@@ -118,11 +118,20 @@ fn candidate(name: &str, scheduler: SchedulerChoice, settings: Vec<Setting>) -> 
     Candidate { name: name.to_owned(), scheduler, settings, requirements, usability }
 }
 
-/// What a comparison tries when nobody says: the kernel's class as it is, as BATCH and with three slices
-/// around its own, and every scheduler of the library. The baseline is first.
-pub fn standard_candidates(library: &[&str]) -> Vec<Candidate> {
-    let kernel = ["fair", "fair:policy=batch", "fair:slice=100us", "fair:slice=6ms", "fair:slice=20ms"];
-    let names = kernel.iter().chain(library);
+/// What a comparison tries when nobody says: the kernel's class as it is, as BATCH and with slices around its own
+/// (granularities before custom slices came), and every scheduler of the library if the kernel can load it. The
+/// baseline is first.
+pub fn standard_candidates(library: &[&str], kernel: KernelVersion) -> Vec<Candidate> {
+    let of_kernel: &[&str] = match (kernel.major, kernel.minor) {
+        (0..=5, 0..13) => {
+            &["fair:sched_min_granularity_ns=100000", "fair:sched_wakeup_granularity_ns=10000000"]
+        }
+        (0..=5, _) | (6, 0..6) => &["fair:min_granularity_ns=100000", "fair:wakeup_granularity_ns=10000000"],
+        (6, 6..12) => &["fair:base_slice_ns=100000", "fair:base_slice_ns=20000000"],
+        _ => &["fair:slice=100us", "fair:slice=6ms", "fair:slice=20ms"],
+    };
+    let library = if kernel >= KernelVersion::V6_12 { library } else { &[] };
+    let names = ["fair", "fair:policy=batch"].iter().chain(of_kernel).chain(library);
     names
         .map(|name| parse_candidate(name, library).expect("the standard candidates are well-formed"))
         .collect()
@@ -157,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_standard_set_begins_with_the_baseline() {
-        let set = standard_candidates(LIBRARY);
+        let set = standard_candidates(LIBRARY, KernelVersion::V6_18);
         assert_eq!(set[0], Candidate::baseline());
         assert_eq!(set.len(), 7);
     }

@@ -174,7 +174,10 @@ mod tests {
     }
 
     fn candidates() -> Vec<Candidate> {
-        crate::standard_candidates(&[]).into_iter().take(3).collect()
+        crate::standard_candidates(&[], schedlab_model::machine::KernelVersion::V6_18)
+            .into_iter()
+            .take(3)
+            .collect()
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct KernelVersion {
 pub struct ParseKernelVersionError(String);
 
 impl KernelVersion {
+    /// CFS, the oldest kernel modelled.
+    pub const V5_7: KernelVersion = KernelVersion { major: 5, minor: 7 };
     /// First kernel with sched_ext.
     pub const V6_12: KernelVersion = KernelVersion { major: 6, minor: 12 };
     /// EEVDF with `vprot`.

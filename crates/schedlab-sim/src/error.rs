@@ -58,7 +58,7 @@ pub enum SimError {
         reason: String,
     },
     /// A kernel that is not modelled.
-    #[error("kernel {0} is not modelled: choose 6.12, 6.18 or 7.2")]
+    #[error("kernel {0} is not modelled: choose one from 5.7 to 7.2, e.g. 5.7, 6.1, 6.12, 6.18 or 7.2")]
     Kernel(String),
     /// An event of a CPU the machine does not have.
     #[error(
@@ -76,6 +76,9 @@ pub enum SimError {
         /// How many there are.
         cpus: usize,
     },
+    /// A sched_ext scheduler under a kernel without.
+    #[error("kernel {0} has no sched_ext: choose 6.12 or newer, or the scheduler `fair`")]
+    NoSchedExt(String),
     /// A task on a CPU the machine does not have.
     #[error("task '{task}' starts on cpu {cpu}, the machine has {cpus} CPUs: choose a larger machine")]
     StartCpu {

@@ -382,8 +382,11 @@ fn check(
     version: KernelVersion,
     config: &SimulationConfig,
 ) -> Result<(), SimError> {
-    if version < KernelVersion::V6_12 || version > KernelVersion::V7_2 {
+    if version < KernelVersion::V5_7 || version > KernelVersion::V7_2 {
         return Err(SimError::Kernel(version.to_string()));
+    }
+    if version < KernelVersion::V6_12 && matches!(config.scheduler, Scheduler::Ext(_)) {
+        return Err(SimError::NoSchedExt(version.to_string()));
     }
     let started: Vec<_> = workload.tasks.iter().filter(|task| !task.template).collect();
     if started.is_empty() {

@@ -6,7 +6,7 @@
 //! against an idle CPU and loads between busy ones.
 
 use super::class;
-use super::params::Features;
+use super::params::{Features, Generation};
 use super::select::IMBALANCE_PCT;
 use crate::core::flags;
 use crate::kernel::{CostKind, CpuEvent, Kernel, Slot};
@@ -303,8 +303,9 @@ fn can_migrate(k: &Kernel, pass: &Pass, task: TaskId, from: CpuId, failed: u32) 
         return false;
     }
     let queued_here = k.fair.rqs[pass.cpu.index()].nr_queued > 0;
-    let ineligible = !k.fair.rqs[from.index()].entity_eligible(&k.fair.entities, task);
-    if failed == 0 && queued_here && ineligible {
+    let eevdf = k.fair.params.generation == Generation::Eevdf;
+    let ineligible = || !k.fair.rqs[from.index()].entity_eligible(&k.fair.entities, task);
+    if eevdf && failed == 0 && queued_here && ineligible() {
         return false;
     }
     failed > pass.cache_nice_tries() || !is_hot(k, pass, task)
@@ -315,7 +316,11 @@ fn is_hot(k: &Kernel, pass: &Pass, task: TaskId) -> bool {
     let state = k.task(task);
     let warm =
         state.last_ran.is_some() && k.now - k.fair.entity(task).exec_start < k.fair.params.migration_cost;
-    pass.level != Distance::Smt && !state.has_idle_policy() && warm
+    // A buddy is about to run where it is.
+    let rq = &k.fair.rqs[state.cpu.index()];
+    let busy_here = k.cpu(pass.cpu).nr_running > 0 && k.fair.params.has(Features::CACHE_HOT_BUDDY);
+    let buddy = busy_here && [rq.next, rq.last].contains(&Some(task));
+    pass.level != Distance::Smt && !state.has_idle_policy() && (warm || buddy)
 }
 
 /// Moves a queued task.

@@ -1,10 +1,11 @@
 //! The fair class's functions of `struct sched_class`, on the shared kernel.
 //!
-//! Called by [`crate::core`] only. The arithmetic is in [`super::queue`].
+//! Called by [`crate::core`] only. EEVDF, with its arithmetic in [`super::queue`]; calls of kernels with CFS go on to
+//! [`super::cfs`].
 
-use super::params::Features;
+use super::params::{Features, Generation};
 use super::queue::CfsRq;
-use super::{Fair, select};
+use super::{Fair, cfs, select};
 use crate::core::flags;
 use crate::kernel::{Class, Kernel, Resched};
 use schedlab_model::{CpuId, Policy, TaskId};
@@ -12,6 +13,9 @@ use schedlab_model::{CpuId, Policy, TaskId};
 /// `update_curr`: charges the current task for the time since the last call; asks for a reschedule when its
 /// request is served or its protection has ended.
 pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
+    if k.fair.params.generation == Generation::Cfs {
+        return cfs::update_curr(k, cpu);
+    }
     let now = k.now;
     let Fair { params, rqs, entities, .. } = &mut k.fair;
     let rq = &mut rqs[cpu.index()];
@@ -39,6 +43,9 @@ pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
 
 /// The task becomes runnable on `cpu`, or, if it is a delayed sleeper, runnable again.
 pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
+    if k.fair.params.generation == Generation::Cfs {
+        return cfs::enqueue_task(k, cpu, task, flags);
+    }
     if flags & flags::ENQUEUE_DELAYED != 0 {
         return requeue_delayed(k, cpu, task);
     }
@@ -81,6 +88,10 @@ fn requeue_delayed(k: &mut Kernel, cpu: CpuId, task: TaskId) {
 
 /// The task leaves the queue. `false` if it stays as a delayed sleeper to burn off its negative lag.
 pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) -> bool {
+    if k.fair.params.generation == Generation::Cfs {
+        cfs::dequeue_task(k, cpu, task, flags);
+        return true;
+    }
     update_curr(k, cpu);
     let (tick, idle) = (k.tick_ns, k.task(task).has_idle_policy());
     let Fair { params, rqs, entities, .. } = &mut k.fair;
@@ -123,6 +134,9 @@ pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
 
 /// `check_preempt_wakeup_fair`: whether the woken task preempts the current one, both fair.
 pub(crate) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId, wake_flags: u32) {
+    if k.fair.params.generation == Generation::Cfs {
+        return cfs::wakeup_preempt(k, cpu, task, wake_flags);
+    }
     let curr = k.cpu(cpu).curr;
     if curr == task {
         return;
@@ -163,6 +177,9 @@ pub(crate) fn pick_task(k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
         if k.fair.rqs[cpu.index()].nr_queued == 0 {
             return None;
         }
+        if k.fair.params.generation == Generation::Cfs {
+            return cfs::pick_task(k, cpu);
+        }
         update_curr(k, cpu);
         let Fair { params, rqs, entities, .. } = &mut k.fair;
         let picked = rqs[cpu.index()].pick_eevdf(entities, true, params)?;
@@ -176,6 +193,9 @@ pub(crate) fn pick_task(k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
 
 /// The task becomes current: out of the tree, its slice protected.
 pub(crate) fn set_next_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    if k.fair.params.generation == Generation::Cfs {
+        return cfs::set_next_task(k, cpu, task);
+    }
     let now = k.now;
     let Fair { params, rqs, entities, .. } = &mut k.fair;
     let rq = &mut rqs[cpu.index()];
@@ -206,12 +226,18 @@ pub(crate) fn put_prev_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
 
 /// The tick found a fair task running.
 pub(crate) fn task_tick(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    if k.fair.params.generation == Generation::Cfs {
+        return cfs::task_tick(k, cpu, task);
+    }
     update_curr(k, cpu);
     publish(k, cpu, task);
 }
 
 /// `yield_task_fair`: an eligible task forfeits the rest of its slice.
 pub(crate) fn yield_task(k: &mut Kernel, cpu: CpuId) {
+    if k.fair.params.generation == Generation::Cfs {
+        return cfs::yield_task(k, cpu);
+    }
     update_curr(k, cpu);
     let Fair { rqs, entities, .. } = &mut k.fair;
     let rq = &mut rqs[cpu.index()];
@@ -251,12 +277,16 @@ pub(crate) fn select_task_rq(k: &mut Kernel, task: TaskId, wake_flags: u32) -> C
     select::select_task_rq(k, task, wake_flags)
 }
 
-/// Publishes the rank of a queued task: its deadline against the queue's virtual time, in ns of virtual time.
-fn publish(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+/// Publishes the rank of a queued task in ns of virtual time: its deadline against the queue's virtual time (CFS: its
+/// vruntime against the queue's smallest).
+pub(super) fn publish(k: &mut Kernel, cpu: CpuId, task: TaskId) {
     if !k.trace.detail || k.task(task).class != Class::Fair {
         return;
     }
-    let average = k.fair.rqs[cpu.index()].avg_vruntime(&k.fair.entities);
-    let key = k.fair.entity(task).deadline - average;
+    let (rq, entity) = (&k.fair.rqs[cpu.index()], k.fair.entity(task));
+    let key = match k.fair.params.generation {
+        Generation::Eevdf => entity.deadline - rq.avg_vruntime(&k.fair.entities),
+        Generation::Cfs => entity.vruntime - rq.min_vruntime,
+    };
     k.publish_rank(cpu, task, key);
 }

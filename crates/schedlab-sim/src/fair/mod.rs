@@ -1,10 +1,11 @@
-//! The fair class: EEVDF as in Linux 6.12 to 7.2.
+//! The fair class: EEVDF as in Linux 6.6 to 7.2, CFS as in 5.7 to 6.5.
 //!
-//! [`queue`] is the arithmetic on one run queue, [`class`] the functions of `struct sched_class`,
+//! [`queue`] is EEVDF's arithmetic on one run queue, [`class`] the functions of `struct sched_class`, [`cfs`] CFS,
 //! [`select`] wake-up placement, [`balance`] load balancing, [`params`] knobs and features, [`weight`] the
-//! division by weights. Not here: CFS, group scheduling, bandwidth control, core scheduling.
+//! division by weights. Not here: group scheduling, bandwidth control, core scheduling.
 
 pub(crate) mod balance;
+pub(crate) mod cfs;
 pub(crate) mod class;
 pub(crate) mod params;
 pub(crate) mod queue;
@@ -37,7 +38,7 @@ impl Fair {
     pub(crate) fn new(params: FairParams, cpus: usize) -> Fair {
         let idle = FairEntity::new(1, 0, &params);
         Fair {
-            rqs: (0..cpus).map(|_| CfsRq::default()).collect(),
+            rqs: (0..cpus).map(|_| CfsRq::new(params.generation)).collect(),
             balance: balance::Balance::new(cpus),
             entities: vec![idle],
             params,

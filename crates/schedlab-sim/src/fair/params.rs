@@ -35,6 +35,65 @@ features! {
     TTWU_QUEUE = 12;
     WA_IDLE = 13;
     WA_WEIGHT = 14;
+    GENTLE_FAIR_SLEEPERS = 15;
+    START_DEBIT = 16;
+    LAST_BUDDY = 17;
+    CACHE_HOT_BUDDY = 18;
+    BASE_SLICE = 19;
+}
+
+/// Which algorithm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Generation {
+    /// Completely Fair Scheduler, before 6.6.
+    Cfs,
+    /// Earliest Eligible Virtual Deadline First.
+    #[default]
+    Eevdf,
+}
+
+/// A kernel and what it brought: features from then on, and whether they are on.
+type Brought = (u16, u16, Features, bool);
+
+/// Features by the kernel that brought them; the oldest modelled is 5.7.
+const BROUGHT: &[Brought] = &[
+    (5, 7, Features::WAKEUP_PREEMPTION, true),
+    (5, 7, Features::NEXT_BUDDY, false),
+    (5, 7, Features::TTWU_QUEUE, true),
+    (5, 7, Features::WA_IDLE, true),
+    (5, 7, Features::WA_WEIGHT, true),
+    (5, 7, Features::GENTLE_FAIR_SLEEPERS, true),
+    (5, 7, Features::START_DEBIT, true),
+    (5, 7, Features::LAST_BUDDY, true),
+    (5, 7, Features::CACHE_HOT_BUDDY, true),
+    (5, 13, Features::BASE_SLICE, true),
+    (5, 19, Features::SIS_UTIL, true),
+    (6, 6, Features::PLACE_LAG, true),
+    (6, 6, Features::PLACE_DEADLINE_INITIAL, true),
+    (6, 6, Features::RUN_TO_PARITY, true),
+    (6, 12, Features::PLACE_REL_DEADLINE, true),
+    (6, 12, Features::PREEMPT_SHORT, true),
+    (6, 12, Features::DELAY_DEQUEUE, true),
+    (6, 12, Features::DELAY_ZERO, true),
+    (6, 12, Features::PICK_BUDDY, true),
+    (6, 19, Features::NI_RANDOM, true),
+];
+
+/// Features that went with CFS.
+const OF_CFS: &[Features] =
+    &[Features::GENTLE_FAIR_SLEEPERS, Features::START_DEBIT, Features::LAST_BUDDY, Features::BASE_SLICE];
+
+/// Feature bits of a kernel: those it has, and those that are on.
+fn features_of(version: KernelVersion, generation: Generation) -> (u32, u32) {
+    let (mut known, mut on) = (0, 0);
+    for (major, minor, feature, default) in BROUGHT {
+        let gone = generation == Generation::Eevdf && OF_CFS.contains(feature);
+        if version >= (KernelVersion { major: *major, minor: *minor }) && !gone {
+            known |= feature.0;
+            on |= if *default { feature.0 } else { 0 };
+        }
+    }
+    (known, on)
 }
 
 /// Knobs of the fair class.
@@ -44,10 +103,25 @@ pub(crate) struct FairParams {
     pub(crate) base_slice: u64,
     /// The same, unscaled.
     pub(crate) normalized_base_slice: u64,
+    /// CFS `sched_latency_ns` (`latency_ns`): every task runs once in it, if they are few.
+    pub(crate) latency: u64,
+    /// CFS `sched_min_granularity_ns`: the least that a task runs before the tick looks for another.
+    pub(crate) min_granularity: u64,
+    /// CFS `idle_min_granularity_ns`: the same for SCHED_IDLE beside others (since 5.15).
+    pub(crate) idle_min_granularity: u64,
+    /// CFS `sched_wakeup_granularity_ns`: how far behind a woken task must be to preempt.
+    pub(crate) wakeup_granularity: u64,
+    /// CFS since 5.15: SCHED_IDLE sleepers are placed with less credit.
+    pub(crate) idle_sleepers_get_less: bool,
     /// `migration_cost_ns`: a task that ran less than this ago is cache-hot.
     pub(crate) migration_cost: u64,
     /// `nr_migrate`: most tasks one balance pass looks at.
-    pub(crate) nr_migrate: u32,
+    pub(crate) nr_migrate: u64,
+    /// Which algorithm.
+    pub(crate) generation: Generation,
+    /// Knobs of CFS have `sched_` before their names: sysctls before 5.13, debugfs files since.
+    sysctls: bool,
+    known: u32,
     features: u32,
     /// EEVDF before `vprot` (6.12): the whole slice is protected from the pick on.
     pub(crate) protects_whole_slice: bool,
@@ -56,35 +130,32 @@ pub(crate) struct FairParams {
 impl FairParams {
     /// Defaults of a kernel on a machine with this many CPUs.
     pub(crate) fn new(version: KernelVersion, cpus: usize) -> FairParams {
-        let normalized = if version < (KernelVersion { major: 6, minor: 15 }) { 750_000 } else { 700_000 };
+        let since = |major: u16, minor: u16| version >= KernelVersion { major, minor };
+        let generation = if since(6, 6) { Generation::Eevdf } else { Generation::Cfs };
+        let normalized = if since(6, 15) { 700_000 } else { 750_000 };
         let factor = 1 + u64::from(cpus.min(8).ilog2());
-        let on = [
-            Features::PLACE_LAG,
-            Features::PLACE_DEADLINE_INITIAL,
-            Features::PLACE_REL_DEADLINE,
-            Features::RUN_TO_PARITY,
-            Features::PREEMPT_SHORT,
-            Features::PICK_BUDDY,
-            Features::DELAY_DEQUEUE,
-            Features::DELAY_ZERO,
-            Features::WAKEUP_PREEMPTION,
-            Features::SIS_UTIL,
-            Features::TTWU_QUEUE,
-            Features::WA_IDLE,
-            Features::WA_WEIGHT,
-        ];
-        let mut features = on.iter().fold(0, |bits, feature| bits | feature.0);
-        if version >= (KernelVersion { major: 6, minor: 19 }) {
-            features |= Features::NI_RANDOM.0;
-        }
+        let (known, features) = features_of(version, generation);
         FairParams {
             base_slice: normalized * factor,
             normalized_base_slice: normalized,
+            latency: 6_000_000 * factor,
+            min_granularity: 750_000 * factor,
+            idle_min_granularity: 750_000,
+            wakeup_granularity: 1_000_000 * factor,
+            idle_sleepers_get_less: since(5, 15),
             migration_cost: 500_000,
             nr_migrate: 32,
+            generation,
+            sysctls: !since(5, 13),
+            known,
             features,
-            protects_whole_slice: version < KernelVersion { major: 6, minor: 17 },
+            protects_whole_slice: !since(6, 17),
         }
+    }
+
+    /// `sched_nr_latency`: up to so many tasks share one latency.
+    pub(crate) fn nr_latency(&self) -> u64 {
+        self.latency.div_ceil(self.min_granularity)
     }
 
     /// Whether a feature is on.
@@ -95,42 +166,28 @@ impl FairParams {
 
     /// The knobs, with their defaults here.
     pub(crate) fn knobs(&self) -> Vec<Knob> {
-        let knob = |name: &str, unit: &str, (min, max): (i64, i64), default: u64, meaning: &str| Knob {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            min,
-            max,
-            default: default as i64,
-            live: true,
-            meaning: meaning.to_owned(),
-        };
-        let mut knobs = vec![
-            knob(
-                "base_slice_ns",
-                "ns",
-                (100_000, 1_000_000_000),
-                self.base_slice,
-                "Slice of tasks without one of their own.",
-            ),
-            knob(
-                "migration_cost_ns",
-                "ns",
-                (0, 1_000_000_000),
-                self.migration_cost,
-                "A task that ran less than this ago is cache-hot and is not balanced.",
-            ),
-            knob(
-                "nr_migrate",
-                "tasks",
-                (1, 1_024),
-                u64::from(self.nr_migrate),
-                "Most tasks that one balance pass looks at.",
-            ),
-        ];
-        knobs.extend(Features::NAMES.iter().map(|(name, feature)| {
-            knob(name, "", (0, 1), u64::from(self.has(*feature)), "Scheduler feature: 0 off, 1 on.")
-        }));
+        let mut knobs: Vec<Knob> = self.numbers().iter().map(|number| number.knob(self)).collect();
+        knobs.extend(Features::NAMES.iter().filter(|(_, feature)| self.known & feature.0 != 0).map(
+            |(name, feature)| Knob {
+                name: (*name).to_owned(),
+                unit: String::new(),
+                min: 0,
+                max: 1,
+                default: i64::from(self.has(*feature)),
+                live: true,
+                meaning: "Scheduler feature: 0 off, 1 on.".to_owned(),
+            },
+        ));
         knobs
+    }
+
+    /// The knobs that are numbers.
+    fn numbers(&self) -> &'static [Number] {
+        match (self.generation, self.sysctls) {
+            (Generation::Eevdf, _) => NUMBERS_OF_EEVDF,
+            (Generation::Cfs, true) => SYSCTLS_OF_CFS,
+            (Generation::Cfs, false) => NUMBERS_OF_CFS,
+        }
     }
 
     /// Whether a knob of this name exists.
@@ -147,17 +204,126 @@ impl FairParams {
             return Err(fail(format!("no such knob of the fair class: choose one of {}", names.join(", "))));
         };
         knob.check(value).map_err(|error| fail(error.to_string()))?;
-        match name {
-            "base_slice_ns" => self.base_slice = value as u64,
-            "migration_cost_ns" => self.migration_cost = value as u64,
-            "nr_migrate" => self.nr_migrate = value as u32,
-            _ => {
-                let found = Features::NAMES.iter().find(|(feature, _)| *feature == name);
-                let (_, feature) = found.expect("every other knob is a feature");
-                self.features =
-                    if value == 1 { self.features | feature.0 } else { self.features & !feature.0 };
-            }
+        if let Some(number) = self.numbers().iter().find(|number| number.name == name) {
+            *(number.value)(self) = value as u64;
+            return Ok(());
         }
+        let found = Features::NAMES.iter().find(|(feature, _)| *feature == name);
+        let (_, feature) = found.expect("every other knob is a feature");
+        self.features = if value == 1 { self.features | feature.0 } else { self.features & !feature.0 };
         Ok(())
     }
 }
+
+/// A knob that is a number.
+struct Number {
+    name: &'static str,
+    unit: &'static str,
+    bounds: (i64, i64),
+    meaning: &'static str,
+    value: fn(&mut FairParams) -> &mut u64,
+}
+
+impl Number {
+    fn knob(&self, params: &FairParams) -> Knob {
+        Knob {
+            name: self.name.to_owned(),
+            unit: self.unit.to_owned(),
+            min: self.bounds.0,
+            max: self.bounds.1,
+            default: *(self.value)(&mut params.clone()) as i64,
+            live: true,
+            meaning: self.meaning.to_owned(),
+        }
+    }
+}
+
+/// Bounds of the granularities, as in kernel/sysctl.c.
+const GRANULARITY: (i64, i64) = (100_000, 1_000_000_000);
+
+macro_rules! numbers {
+    ($constant:ident, $latency:literal, $minimum:literal, $wakeup:literal, $migration:literal, $migrate:literal $(, $more:expr)*) => {
+        const $constant: &[Number] = &[
+            Number {
+                name: $latency,
+                unit: "ns",
+                bounds: GRANULARITY,
+                meaning: "Time in which every task runs once, while they are few.",
+                value: |params| &mut params.latency,
+            },
+            Number {
+                name: $minimum,
+                unit: "ns",
+                bounds: GRANULARITY,
+                meaning: "Least time that a task runs before the tick looks for another.",
+                value: |params| &mut params.min_granularity,
+            },
+            Number {
+                name: $wakeup,
+                unit: "ns",
+                bounds: (0, GRANULARITY.1),
+                meaning: "How far behind the current task a woken one must be to preempt it.",
+                value: |params| &mut params.wakeup_granularity,
+            },
+            migration_cost($migration),
+            nr_migrate($migrate),
+            $($more),*
+        ];
+    };
+}
+
+const fn migration_cost(name: &'static str) -> Number {
+    Number {
+        name,
+        unit: "ns",
+        bounds: (0, 1_000_000_000),
+        meaning: "A task that ran less than this ago is cache-hot and is not balanced.",
+        value: |params| &mut params.migration_cost,
+    }
+}
+
+const fn nr_migrate(name: &'static str) -> Number {
+    Number {
+        name,
+        unit: "tasks",
+        bounds: (1, 1_024),
+        meaning: "Most tasks that one balance pass looks at.",
+        value: |params| &mut params.nr_migrate,
+    }
+}
+
+numbers!(
+    SYSCTLS_OF_CFS,
+    "sched_latency_ns",
+    "sched_min_granularity_ns",
+    "sched_wakeup_granularity_ns",
+    "sched_migration_cost_ns",
+    "sched_nr_migrate"
+);
+numbers!(
+    NUMBERS_OF_CFS,
+    "latency_ns",
+    "min_granularity_ns",
+    "wakeup_granularity_ns",
+    "migration_cost_ns",
+    "nr_migrate",
+    Number {
+        name: "idle_min_granularity_ns",
+        unit: "ns",
+        bounds: GRANULARITY,
+        meaning: "The least time for SCHED_IDLE tasks beside others.",
+        value: |params| &mut params.idle_min_granularity,
+    }
+);
+
+const NUMBERS_OF_EEVDF: &[Number] = &[
+    Number {
+        name: "base_slice_ns",
+        unit: "ns",
+        bounds: GRANULARITY,
+        meaning: "Slice of tasks without one of their own.",
+        value: |params| &mut params.base_slice,
+    },
+    migration_cost("migration_cost_ns"),
+    nr_migrate("nr_migrate"),
+];

@@ -2,12 +2,12 @@
 //!
 //! Pure: entities and a queue, no CPUs, no clock. The class functions that call it are in
 //! [`crate::fair::class`]. Names are those of kernel/sched/fair.c. The tree of Linux is a vector sorted by
-//! deadline here: with few tasks a queue that is faster, and the order (ties first come, first served) is
+//! deadline (for CFS by vruntime) here: with few tasks a queue that is faster, and the order (ties first come, first served) is
 //! the same.
 
-use super::params::{FairParams, Features};
+use super::params::{FairParams, Features, Generation};
 use super::weight::Load;
-use schedlab_model::TaskId;
+use schedlab_model::{CpuId, TaskId};
 
 /// A task as the fair class sees it (`struct sched_entity`).
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +34,17 @@ pub(crate) struct FairEntity {
     pub(crate) rel_deadline: bool,
     /// When it ran last, `exec_start`.
     pub(crate) exec_start: u64,
+    /// CFS: the queue whose `min_vruntime` the vruntime counts from; `None` counts from 0.
+    pub(crate) home: Option<CpuId>,
+    /// CFS: CPU time when it was picked last (`prev_sum_exec_runtime`).
+    pub(crate) prev_sum_exec: u64,
 }
 
-/// What the search for the next task needs, in deadline order.
+/// What the search for the next task needs, in the tree's order.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    deadline: i64,
+    /// What the tree is ordered by.
+    order: i64,
     vruntime: i64,
     task: TaskId,
 }
@@ -47,8 +52,9 @@ struct Node {
 /// One CPU's queue (`struct cfs_rq`).
 #[derive(Default)]
 pub(crate) struct CfsRq {
-    /// Queued entities but the current one, by deadline.
+    /// Queued entities but the current one, by deadline (CFS: by vruntime).
     nodes: Vec<Node>,
+    generation: Generation,
     /// The current entity, if it is a fair task.
     pub(crate) curr: Option<TaskId>,
     /// Σ weight · (vruntime − `zero_vruntime`) over `nodes`.
@@ -69,9 +75,34 @@ pub(crate) struct CfsRq {
     pub(crate) load_weight: u64,
     /// `cfs_rq->next`: whom a wake-up wants to run next.
     pub(crate) next: Option<TaskId>,
+    /// CFS: whom a wake-up has preempted.
+    pub(crate) last: Option<TaskId>,
+    /// CFS: who yielded.
+    pub(crate) skip: Option<TaskId>,
+    /// CFS: the smallest vruntime there was on the queue, never falling.
+    pub(crate) min_vruntime: i64,
 }
 
 impl CfsRq {
+    /// An empty queue.
+    pub(crate) fn new(generation: Generation) -> CfsRq {
+        CfsRq { generation, ..CfsRq::default() }
+    }
+
+    /// What the entity is ordered by in the tree.
+    #[inline]
+    fn order(&self, entity: &FairEntity) -> i64 {
+        match self.generation {
+            Generation::Eevdf => entity.deadline,
+            Generation::Cfs => entity.vruntime,
+        }
+    }
+
+    /// The leftmost in the tree.
+    pub(crate) fn first(&self) -> Option<TaskId> {
+        self.nodes.first().map(|node| node.task)
+    }
+
     /// `entity_key`.
     #[inline]
     fn key(&self, vruntime: i64) -> i64 {
@@ -214,8 +245,9 @@ impl CfsRq {
         let weight = i64::from(entity.load.weight);
         self.sum_w_vruntime += self.key(entity.vruntime) * weight;
         self.sum_weight += weight;
-        let at = self.nodes.partition_point(|node| node.deadline <= entity.deadline);
-        self.nodes.insert(at, Node { deadline: entity.deadline, vruntime: entity.vruntime, task });
+        let order = self.order(entity);
+        let at = self.nodes.partition_point(|node| node.order <= order);
+        self.nodes.insert(at, Node { order, vruntime: entity.vruntime, task });
     }
 
     /// `__dequeue_entity`: out of the tree.
@@ -224,9 +256,10 @@ impl CfsRq {
         let weight = i64::from(entity.load.weight);
         self.sum_w_vruntime -= self.key(entity.vruntime) * weight;
         self.sum_weight -= weight;
-        let first = self.nodes.partition_point(|node| node.deadline < entity.deadline);
+        let order = self.order(entity);
+        let first = self.nodes.partition_point(|node| node.order < order);
         let offset = self.nodes[first..].iter().position(|node| node.task == task);
-        self.nodes.remove(first + offset.expect("a queued entity is in the tree at its deadline"));
+        self.nodes.remove(first + offset.expect("a queued entity is in the tree at its place"));
     }
 
     /// `set_protect_slice`: up to what virtual time the entity just picked runs unchallenged.
@@ -284,7 +317,7 @@ impl CfsRq {
         }
         let best = self.nodes.iter().find(|node| eligible(node.vruntime));
         match (curr, best) {
-            (Some((task, entity)), Some(best)) if entity.deadline < best.deadline => Some(task),
+            (Some((task, entity)), Some(best)) if entity.deadline < best.order => Some(task),
             (_, Some(best)) => Some(best.task),
             (Some((task, _)), None) => Some(task),
             // Rounding cannot leave everybody ineligible: the smallest vruntime is at most the average.
@@ -314,6 +347,8 @@ impl FairEntity {
             sched_delayed: false,
             rel_deadline: false,
             exec_start: 0,
+            home: None,
+            prev_sum_exec: 0,
         }
     }
 

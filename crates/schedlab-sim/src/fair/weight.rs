@@ -38,6 +38,18 @@ impl Load {
     }
 }
 
+/// `__calc_delta` for a queue's load, whose inverse is rounded down: delta · weight / total.
+pub(crate) fn calc_delta(delta: u64, weight: u32, total: u64) -> u64 {
+    let inverse = u64::from(u32::MAX) / total.clamp(1, u64::from(u32::MAX));
+    let mut factor = u64::from(weight) * inverse;
+    let mut shift = 32;
+    while factor >> 32 != 0 {
+        factor >>= 1;
+        shift -= 1;
+    }
+    ((u128::from(delta) * u128::from(factor)) >> shift) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::Load;

@@ -489,7 +489,8 @@ impl Kernel {
         let cpu = CpuId(self.cpus.len() as u32);
         let capacity = self.domains.capacities().iter().copied().max().unwrap_or(1_024);
         self.cpus.push(Cpu::new(capacity));
-        self.fair.rqs.push(Default::default());
+        let generation = self.fair.params.generation;
+        self.fair.rqs.push(crate::fair::queue::CfsRq::new(generation));
         self.rt.rqs.push(Default::default());
         self.idle_mask.grow(self.cpus.len());
         self.idle_mask.set(cpu);

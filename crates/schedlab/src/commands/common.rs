@@ -106,13 +106,17 @@ pub fn add_recording(
     Ok(())
 }
 
-/// Reads candidates; `all` stands for the standard set. Settings of `--set` are added where they apply.
-pub fn candidates(list: &[String], sets: &[String]) -> Result<Vec<Candidate>, Failure> {
+/// Reads candidates; `all` stands for the standard set of the kernel. Settings of `--set` are added where they apply.
+pub fn candidates(
+    list: &[String],
+    sets: &[String],
+    kernel: KernelVersion,
+) -> Result<Vec<Candidate>, Failure> {
     let library = schedulers::library();
     let mut all: Vec<Candidate> = Vec::new();
     for text in list {
         let found = match text.as_str() {
-            "all" => standard_candidates(&library),
+            "all" => standard_candidates(&library, kernel),
             text => vec![parse_candidate(text, &library).map_err(Failure::input)?],
         };
         for candidate in found {
@@ -123,7 +127,7 @@ pub fn candidates(list: &[String], sets: &[String]) -> Result<Vec<Candidate>, Fa
     }
     for text in sets {
         let setting = parse_setting(text).map_err(|problem| anyhow!("--set {text}: {problem}"))?;
-        apply(&mut all, &setting, text)?;
+        apply(&mut all, &setting, text, kernel)?;
     }
     let here = capability::probe();
     for candidate in &mut all {
@@ -134,7 +138,7 @@ pub fn candidates(list: &[String], sets: &[String]) -> Result<Vec<Candidate>, Fa
 }
 
 /// Adds a setting to every candidate that has it; it is an error if none has.
-fn apply(all: &mut [Candidate], setting: &Setting, text: &str) -> Result<(), Failure> {
+fn apply(all: &mut [Candidate], setting: &Setting, text: &str, kernel: KernelVersion) -> Result<(), Failure> {
     let mut applied = false;
     for candidate in all.iter_mut() {
         let fits = match (setting, &candidate.scheduler) {
@@ -142,7 +146,7 @@ fn apply(all: &mut [Candidate], setting: &Setting, text: &str) -> Result<(), Fai
                 schedulers::describe(object)?.image.locate(name).is_ok()
             }
             (Setting::Knob { name, .. }, SchedulerChoice::Kernel) => {
-                schedlab_sim::is_kernel_knob(KernelVersion::V6_18, name)
+                schedlab_sim::is_kernel_knob(kernel, name)
             }
             (_, SchedulerChoice::Ideal) => false,
             _ => true,

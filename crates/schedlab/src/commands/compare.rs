@@ -5,6 +5,7 @@ use super::examine::{examine, pair_class};
 use super::{Context, pictures, record};
 use crate::args::CompareArgs;
 use crate::failure::Failure;
+use crate::inputs::machines;
 use crate::output::{print_text, write_file};
 use crate::progress;
 use crate::simulator::SimulatedMachine;
@@ -32,18 +33,26 @@ struct Standard {
 
 /// Compares and writes what was asked for.
 pub fn run(args: &CompareArgs, context: Context) -> Result<(), Failure> {
-    let candidates = with_baseline(common::candidates(&args.scheduler, &args.set)?);
     let asked = standard(args)?;
+    let works = if args.command.is_empty() {
+        Some(common::prepare(&args.work, &args.machine, args.allow_drops, args.blocks)?)
+    } else {
+        None
+    };
+    let piece = works.as_ref().and_then(|works| works.pieces.first());
+    let kernel = piece.map_or_else(|| machines::this().kernel, |piece| piece.machine.kernel);
+    let kernel = args.machine.kernel.unwrap_or(kernel);
+    let candidates = with_baseline(common::candidates(&args.scheduler, &args.set, kernel)?);
     if args.dry_run {
         return print_text(&plan(args, &candidates));
     }
     let interrupted = common::interrupt_flag();
-    let (prepared, name) = if args.command.is_empty() {
-        let works = common::prepare(&args.work, &args.machine, args.allow_drops, args.blocks)?;
-        (works, args.work.join(" "))
-    } else {
-        let path = args.output.join("recording.slrec");
-        (record_command(args, &path, &interrupted, context)?, path.display().to_string())
+    let (prepared, name) = match works {
+        Some(works) => (works, args.work.join(" ")),
+        None => {
+            let path = args.output.join("recording.slrec");
+            (record_command(args, &path, &interrupted, context)?, path.display().to_string())
+        }
     };
     let outcome = compare_prepared(args, prepared, candidates, asked, &interrupted, context)?;
     finish(args, outcome, &name)
@@ -56,7 +65,8 @@ pub fn run_prepared(
     name: &str,
     context: Context,
 ) -> Result<(), Failure> {
-    let candidates = with_baseline(common::candidates(&args.scheduler, &args.set)?);
+    let kernel = prepared.pieces[0].machine.kernel;
+    let candidates = with_baseline(common::candidates(&args.scheduler, &args.set, kernel)?);
     let interrupted = common::interrupt_flag();
     let outcome = compare_prepared(args, prepared, candidates, standard(args)?, &interrupted, context)?;
     finish(args, outcome, name)

@@ -12,9 +12,10 @@ use schedlab_report::{json, text};
 
 /// Runs it.
 pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
-    let candidate = common::candidates(std::slice::from_ref(&args.scheduler), &args.set)?.remove(0);
     let works = std::slice::from_ref(&args.work);
     let Prepared { pieces, notes, works, .. } = common::prepare(works, &args.machine, args.allow_drops, 1)?;
+    let kernel = pieces[0].machine.kernel;
+    let candidate = common::candidates(std::slice::from_ref(&args.scheduler), &args.set, kernel)?.remove(0);
     let run = &args.run;
     let interrupted = common::interrupt_flag();
     let mut machine = SimulatedMachine::new(pieces, run.jobs, run.duration, interrupted);
