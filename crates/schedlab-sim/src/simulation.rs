@@ -197,7 +197,9 @@ impl Simulation {
             }
             Slot::Task(task) => self.timer_expired(task),
         }
-        self.end_scheduler();
+        if self.core.ext.has_exit() {
+            self.end_scheduler();
+        }
         Ok(())
     }
 

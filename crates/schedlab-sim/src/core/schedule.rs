@@ -1,7 +1,7 @@
 //! `__schedule`: the current task leaves or stays, another comes; going idle and coming back.
 
 use super::{Core, flags};
-use crate::kernel::{CostKind, CpuEvent, Kernel, Resched, Slot, TaskState};
+use crate::kernel::{Class, CostKind, CpuEvent, Kernel, Resched, Slot, TaskState};
 use schedlab_model::event::PrevState;
 use schedlab_model::{CpuId, TaskId};
 
@@ -11,15 +11,7 @@ impl Core {
     pub(crate) fn schedule(&mut self, cpu: CpuId) {
         let prev = self.k.cpu(cpu).curr;
         self.k.settle(cpu);
-        let state = self.k.task(prev).state;
-        if state != TaskState::Runnable && self.k.task(prev).on_rq {
-            let special = if state == TaskState::Dead { flags::DEQUEUE_SPECIAL } else { 0 };
-            self.dequeue_task(cpu, prev, flags::DEQUEUE_SLEEP | special);
-        }
-        let next = self.pick_next_task(cpu, prev);
-        if next != prev {
-            self.put_prev_set_next(cpu, prev, next);
-        }
+        let next = self.change_current(cpu, prev);
         self.k.cpu_mut(cpu).resched = Resched::None;
         self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resched));
         if next != prev {
@@ -31,6 +23,28 @@ impl Core {
         }
     }
 
+    /// Takes the current task off its queue if it no longer runs, and makes the next one current in its class.
+    #[inline]
+    fn change_current(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
+        let task = self.k.task_mut(prev);
+        let (state, class, on_rq) = (task.state, task.class, task.on_rq);
+        let plain = class == Class::Ext && state == TaskState::Sleeping && on_rq;
+        if plain && self.k.rt.is_empty() && self.ext.has_switched_all() {
+            self.k.task_mut(prev).on_rq = false;
+            return self.ext.replace_sleeper(&mut self.k, cpu, prev).unwrap_or(TaskId::IDLE);
+        }
+        if state != TaskState::Runnable && on_rq {
+            let special = if state == TaskState::Dead { flags::DEQUEUE_SPECIAL } else { 0 };
+            self.dequeue_task(cpu, prev, flags::DEQUEUE_SLEEP | special);
+        }
+        let next = self.pick_next_task(cpu, prev);
+        if next != prev {
+            self.put_prev_set_next(cpu, prev, next);
+        }
+        next
+    }
+
+    #[inline]
     fn switch(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
         let k = &mut self.k;
         let now = k.now;

@@ -126,7 +126,7 @@ impl CallState {
 }
 
 /// Calls a callback that is switched on; its return value, 0 after a fault.
-#[inline]
+#[inline(always)]
 pub(crate) fn call<const N: usize>(
     cx: &mut Cx<'_>,
     op: Op,
@@ -195,7 +195,7 @@ fn faulted(cx: &mut Cx<'_>, fault: &Fault) -> u64 {
 }
 
 /// Calls a callback about one task on its CPU's run queue, if it is switched on.
-#[inline]
+#[inline(always)]
 pub(crate) fn call_task<const N: usize>(cx: &mut Cx<'_>, op: Op, cpu: u32, task: u32, rest: &[u64; N]) {
     let host = cx.host();
     if !host.has_op(op) {

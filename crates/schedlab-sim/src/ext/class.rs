@@ -103,11 +103,11 @@ impl Attached {
     }
 
     /// Runs code of the kernel on `this_cpu` in the scheduler's context and carries out what it asked for.
-    #[inline]
-    fn enter<R>(&mut self, k: &mut Kernel, f: impl FnOnce(&mut Cx<'_>) -> R) -> R {
+    #[inline(always)]
+    pub(super) fn enter<R>(&mut self, k: &mut Kernel, f: impl FnOnce(&mut Cx<'_>) -> R) -> R {
         let here = k.this_cpu;
         self.host.now = k.now;
-        let current = self.host.tasks.get(k.cpu(here).curr.index()).map_or(0, |task| task.address);
+        let current = self.host.address_of(k.cpu(here).curr.0);
         let mut cx = self.instance.enter(&mut self.host);
         cx.set_now(k.now);
         cx.set_cpu(here.0);
@@ -124,7 +124,7 @@ impl Attached {
 
     /// Charges the callbacks since the last charge and the instructions they executed.
     #[inline]
-    fn charge(&mut self, k: &mut Kernel, cpu: CpuId) {
+    pub(super) fn charge(&mut self, k: &mut Kernel, cpu: CpuId) {
         if self.host.callbacks != 0 {
             self.charge_callbacks(k, cpu);
         }
@@ -221,6 +221,7 @@ impl Ext {
 
     /// Whether tasks of this policy belong to the class (all of NORMAL, BATCH, IDLE, EXT while a scheduler is
     /// enabled; only EXT under `SCX_OPS_SWITCH_PARTIAL`; none if disabled). Asked at fork and attribute change.
+    #[inline]
     pub(crate) fn takes(&self, policy: Policy) -> bool {
         let Some(ext) = &self.attached else { return false };
         let partial = ext.host.ops.flags & SCX_OPS_SWITCH_PARTIAL != 0;
@@ -460,6 +461,12 @@ impl Ext {
         next
     }
 
+    /// [`dequeue_task`](Ext::dequeue_task) of the current task, which sleeps, [`pick_task`](Ext::pick_task) and
+    /// the switch to what it returns, in one.
+    pub(crate) fn replace_sleeper(&mut self, k: &mut Kernel, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
+        self.attached.as_deref_mut()?.replace_sleeper(k, cpu, prev)
+    }
+
     /// The task stops being current (`ops.stopping`; back on a queue if still `on_rq`). `next` is who comes.
     pub(crate) fn put_prev_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, next: TaskId) {
         let Some(ext) = self.attached.as_deref_mut() else { return };
@@ -553,17 +560,15 @@ impl Ext {
         }
     }
 
-    /// An error or exit since the last question; the core then disables the class.
+    /// Whether the scheduler has claimed its exit.
     #[inline]
-    pub(crate) fn take_exit(&mut self) -> Option<SchedulerExit> {
-        if self.attached.as_ref().is_none_or(|ext| ext.host.exit.is_none()) {
-            return None;
-        }
-        self.take_new_exit()
+    pub(crate) fn has_exit(&self) -> bool {
+        self.attached.as_ref().is_some_and(|ext| ext.host.exit.is_some())
     }
 
+    /// An error or exit since the last question; the core then disables the class.
     #[cold]
-    fn take_new_exit(&mut self) -> Option<SchedulerExit> {
+    pub(crate) fn take_exit(&mut self) -> Option<SchedulerExit> {
         let ext = self.attached.as_deref_mut()?;
         let info = ext.host.exit.as_mut().filter(|info| !info.taken)?;
         info.taken = true;
@@ -612,7 +617,7 @@ impl Attached {
 
     /// `update_curr_scx`.
     #[inline]
-    fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
+    pub(super) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
         let rq = self.host.rq_mut(cpu.0);
         if rq.curr_class != CurrClass::Ext {
             return;
@@ -635,7 +640,7 @@ impl Attached {
 
     /// Tells pictures the task's key: its virtual time if it has one, else its place in the order of enqueues.
     #[inline]
-    fn publish(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    pub(super) fn publish(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         if !k.trace.detail {
             return;
         }

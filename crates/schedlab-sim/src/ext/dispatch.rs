@@ -202,13 +202,8 @@ fn can_hop(host: &Host, from: u32, task: u32, enq_flags: u64) -> bool {
 fn hop(host: &mut Host, memory: &mut Memory, from: u32, target: u32, task: u32) {
     host.rq_mut(from).nr_running -= 1;
     host.rq_mut(target).nr_running += 1;
-    host.runnable_seq += 1;
-    let (seq, tick_at) = (host.runnable_seq, host.tick_at());
+    super::enqueue::note_runnable(host, task);
     let entity = host.task_mut(task);
-    (entity.runnable, entity.runnable_seq) = (true, seq);
-    if entity.has(SCX_TASK_RESET_RUNNABLE_AT) {
-        entity.runnable_at = tick_at;
-    }
     entity.sticky_cpu = -1;
     entity.ddsp_dsq_id = SCX_DSQ_INVALID;
     entity.ddsp_enq_flags = 0;

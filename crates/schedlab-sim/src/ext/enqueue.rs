@@ -22,8 +22,8 @@ pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
         sticky = cpu as i32;
     }
     if !queued {
-        set_runnable(cx, task);
-        set_flags(cx, task, SCX_TASK_QUEUED, 0);
+        note_runnable(cx.host(), task);
+        set_flags(cx, task, SCX_TASK_QUEUED, SCX_TASK_RESET_RUNNABLE_AT);
         cx.host().rq_mut(cpu).nr_running += 1;
         if !migrating {
             call_task(cx, Op::Runnable, cpu, task, &[enq_flags]);
@@ -40,13 +40,19 @@ pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
 #[inline]
 pub(crate) fn set_runnable(cx: &mut Cx<'_>, task: u32) {
     let (host, memory) = cx.parts();
+    note_runnable(host, task);
+    host.set_flags(memory, task, 0, SCX_TASK_RESET_RUNNABLE_AT);
+}
+
+/// The same; the caller clears [`SCX_TASK_RESET_RUNNABLE_AT`].
+#[inline]
+pub(super) fn note_runnable(host: &mut Host, task: u32) {
     host.runnable_seq += 1;
     let (seq, tick_at) = (host.runnable_seq, host.tick_at());
     let entity = host.task_mut(task);
     (entity.runnable, entity.runnable_seq) = (true, seq);
     if entity.has(SCX_TASK_RESET_RUNNABLE_AT) {
         entity.runnable_at = tick_at;
-        host.set_flags(memory, task, 0, SCX_TASK_RESET_RUNNABLE_AT);
     }
 }
 

@@ -284,6 +284,12 @@ impl Host {
         &self.tasks[task as usize]
     }
 
+    /// Address of a task, 0 for one that the class was not told of.
+    #[inline]
+    pub(crate) fn address_of(&self, task: u32) -> u64 {
+        self.tasks.get(task as usize).map_or(0, |task| task.address)
+    }
+
     #[inline]
     pub(crate) fn task_mut(&mut self, task: u32) -> &mut Entity {
         &mut self.tasks[task as usize]

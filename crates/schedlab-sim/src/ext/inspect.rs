@@ -48,6 +48,7 @@ impl Simulation {
     }
 
     /// If the scheduler has claimed its exit, takes it out.
+    #[cold]
     pub(crate) fn end_scheduler(&mut self) {
         if let Some(exit) = self.core.ext.take_exit() {
             self.core.disable_ext();

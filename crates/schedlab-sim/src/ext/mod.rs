@@ -32,6 +32,7 @@ mod mask;
 mod objects;
 mod reenq;
 mod scheduler;
+mod switch;
 mod task;
 mod trace;
 

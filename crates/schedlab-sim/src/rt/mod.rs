@@ -120,6 +120,14 @@ pub(crate) fn server_tick(k: &mut Kernel, cpu: CpuId, ext_waits: bool) {
     }
 }
 
+impl Rt {
+    /// Whether no real-time task is on any queue.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queued == 0
+    }
+}
+
 /// A CPU whose own real-time tasks are done takes the strongest waiting one (`pull_rt_task`).
 pub(crate) fn pull(k: &mut Kernel, cpu: CpuId) {
     if k.overloaded == 0 || k.rt.queued == 0 || !k.rt.rqs[cpu.index()].queue.is_empty() {
