@@ -124,6 +124,10 @@ pub struct Costs {
     pub wakeup: Cost,
     /// From sending a reschedule interrupt to its handler on a running CPU.
     pub ipi: Cost,
+    /// The same to a CPU that is idle: a halted virtual CPU has to be started by its host first.
+    pub ipi_idle: Cost,
+    /// Sending it, paid by the sender: in a guest often an exit to the host.
+    pub ipi_send: Cost,
     /// From the interrupt to running again, out of the idle loop.
     pub idle_exit: Cost,
     /// The tick's handler.
@@ -155,6 +159,8 @@ impl Default for Costs {
             context_switch: Cost::assumed(1_200, 20),
             wakeup: Cost::assumed(800, 20),
             ipi: Cost::assumed(1_500, 30),
+            ipi_idle: Cost::assumed(1_500, 30),
+            ipi_send: Cost::assumed(300, 30),
             idle_exit: Cost::assumed(1_500, 40),
             tick: Cost::assumed(1_500, 30),
             interrupt: Cost::assumed(1_500, 30),

@@ -61,6 +61,7 @@ impl Simulation {
         };
         let ideal = matches!(scheduler, Scheduler::Ideal);
         let mut k = kernel(machine, params, workload.devices.len(), *seed, *cost_seed);
+        k.tick_phase = workload.tick_phase.0 % k.tick_ns;
         if ideal {
             k.make_ideal();
         }

@@ -301,6 +301,10 @@ pub struct Workload {
     pub changes: Vec<change::TimedChange>,
     /// When the run is cut; `None` runs until every target task has ended.
     pub duration: Option<Nanos>,
+    /// When ticks come, as the remainder of the tick's length: a recording's absolute timers keep their distance
+    /// to the ticks.
+    #[serde(default)]
+    pub tick_phase: Nanos,
     /// When every task waits and no timer or device is left: let one task that waits in [`Op::Send`] for room go
     /// on over the channel's capacity instead of calling it a deadlock. Set for replays, where an order other
     /// than the recorded one may fill a channel that the program would have drained.

@@ -83,7 +83,8 @@ impl Core {
         }
         self.k.idle_mask.assign(cpu, false);
         if !self.k.ideal && !self.k.is_armed(Slot::Cpu(cpu, CpuEvent::Tick)) {
-            self.k.arm(Slot::Cpu(cpu, CpuEvent::Tick), (now / tick + 1) * tick);
+            let since = now + tick - self.k.tick_phase;
+            self.k.arm(Slot::Cpu(cpu, CpuEvent::Tick), now + tick - since % tick);
         }
         self.ext.update_idle(&mut self.k, cpu, false);
     }

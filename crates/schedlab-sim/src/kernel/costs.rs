@@ -10,6 +10,8 @@ pub(crate) enum CostKind {
     ContextSwitch,
     Wakeup,
     Ipi,
+    IpiIdle,
+    IpiSend,
     IdleExit,
     Tick,
     Interrupt,
@@ -23,7 +25,7 @@ pub(crate) enum CostKind {
     ExtCallback,
 }
 
-const KINDS: usize = 14;
+const KINDS: usize = 16;
 
 impl CostKind {
     /// The lost warmth of a move over this distance; `None` for no move.
@@ -56,6 +58,8 @@ impl CostTable {
             costs.context_switch,
             costs.wakeup,
             costs.ipi,
+            costs.ipi_idle,
+            costs.ipi_send,
             costs.idle_exit,
             costs.tick,
             costs.interrupt,

@@ -102,6 +102,8 @@ pub(crate) struct Kernel {
     pub(crate) preemption: Preemption,
     /// Length of a tick in ns.
     pub(crate) tick_ns: u64,
+    /// When the first tick would be: ticks of all CPUs are at its multiples from there.
+    pub(crate) tick_phase: u64,
     /// All CPUs.
     pub(crate) cpus: Vec<Cpu>,
     /// All tasks ever made; row 0 is idle.
@@ -157,6 +159,7 @@ impl Kernel {
             this_cpu: CpuId(0),
             preemption,
             tick_ns: 1_000_000_000 / u64::from(hz),
+            tick_phase: 0,
             allowed: vec![idle_mask.clone()],
             affinity: vec![CpuSet::ALL],
             online: idle_mask.clone(),
@@ -371,7 +374,9 @@ impl Kernel {
         let (idle, kernel_until) = (state.curr.is_idle(), state.kernel_until);
         let mut at = self.now;
         if cpu != self.this_cpu {
-            at += self.cost(CostKind::Ipi);
+            at += self.cost(if idle { CostKind::IpiIdle } else { CostKind::Ipi });
+            let sending = self.cost(CostKind::IpiSend);
+            self.charge(self.this_cpu, sending);
         }
         if idle {
             at = at.max(kernel_until) + self.cost(CostKind::IdleExit);

@@ -11,8 +11,10 @@
 //! ([`channels`]). Room in full channels is the exception and is lifted when nothing else can go on
 //! (`Workload::overflow_when_stalled`). [`check`] executes a workload without time, in any order, to show it.
 //!
+//! What things cost on the recorded machine is in [`calibrate`].
 //! Not here: reading files, judging how like the recording the replay is.
 
+mod calibrate;
 mod channels;
 pub mod check;
 mod classify;
@@ -25,6 +27,7 @@ use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
 use std::collections::BTreeMap;
 
+pub use calibrate::calibrated;
 pub use window::blocks;
 
 /// How a recording is turned into a workload.

@@ -162,6 +162,7 @@ struct Observer<'a> {
     cpus: Vec<CpuState>,
     context_switch: u64,
     wakeup: u64,
+    ipi_send: u64,
     /// Ticks' share of CPU time in parts per million, where the recording has no interrupts to take out.
     tick_ppm: u64,
     by_pid: BTreeMap<i32, TaskId>,
@@ -193,6 +194,7 @@ impl<'a> Observer<'a> {
             cpus: Vec::new(),
             context_switch: cost(machine.costs.context_switch),
             wakeup: cost(machine.costs.wakeup),
+            ipi_send: cost(machine.costs.ipi_send),
             tick_ppm: tick_ppm.min(500_000),
             by_pid: BTreeMap::new(),
         };
@@ -265,7 +267,11 @@ impl<'a> Observer<'a> {
         let Event { time, cpu, kind } = *event;
         match kind {
             EventKind::Switch { prev, prev_state, next } => self.switch(time, cpu, prev, prev_state, next),
-            EventKind::Waking { waker, context, wakee, .. } => self.waking(time, cpu, waker, context, wakee),
+            EventKind::Waking { waker, context, wakee, wakee_cpu } => {
+                let idle = self.cpu(wakee_cpu).current.is_some_and(|current| current.is_idle());
+                let sent = if idle && wakee_cpu != cpu { self.ipi_send } else { 0 };
+                self.waking(time, cpu, waker, context, wakee, self.wakeup + sent);
+            }
             EventKind::WakeupNew { task, .. } => {
                 self.out.tasks[task.index()].first.get_or_insert(time);
             }
@@ -423,7 +429,7 @@ impl<'a> Observer<'a> {
         self.out.tasks[task.index()].steps.push(Step::Transfer(id));
     }
 
-    fn waking(&mut self, time: Nanos, cpu: CpuId, waker: TaskId, context: Context, wakee: TaskId) {
+    fn waking(&mut self, time: Nanos, cpu: CpuId, waker: TaskId, context: Context, wakee: TaskId, cost: u64) {
         let Some(wait) = self.ended_wait(time, wakee) else { return };
         let sends = self.progress[waker.index()]
             .open
@@ -439,7 +445,7 @@ impl<'a> Observer<'a> {
             self.place_transfer(waker);
         }
         self.out.tasks[waker.index()].steps.push(Step::Wake(wait));
-        self.progress[waker.index()].debt += self.wakeup;
+        self.progress[waker.index()].debt += cost;
     }
 
     /// The wait that this wake-up ended.

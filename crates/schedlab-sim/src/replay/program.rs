@@ -31,6 +31,7 @@ pub(super) fn build(
         channels: bytes.channels.iter().chain(&handled.channels).cloned().collect(),
         devices: devices(bytes, handled),
         overflow_when_stalled: true,
+        tick_phase: super::calibrate::tick_phase(recording),
         ..Workload::default()
     };
     for &task in &rows {

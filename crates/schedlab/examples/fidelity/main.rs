@@ -13,7 +13,7 @@ use schedlab_model::recording::{Provenance, Recording, codec};
 use schedlab_model::workload::Workload;
 use schedlab_report::fidelity::{Fidelity, LiveRange};
 use schedlab_report::triage::Triage;
-use schedlab_sim::replay::{ReplayOptions, workload_from};
+use schedlab_sim::replay::{ReplayOptions, calibrated, workload_from};
 use schedlab_sim::{Simulation, SimulationConfig};
 use std::sync::Arc;
 
@@ -22,7 +22,11 @@ const SEEDS: u64 = 5;
 fn main() -> Result<()> {
     for file in std::env::args().skip(1) {
         let bytes = std::fs::read(&file).with_context(|| file.clone())?;
-        let recording = codec::decode(&bytes).with_context(|| file.clone())?;
+        let mut recording = codec::decode(&bytes).with_context(|| file.clone())?;
+        recording.machine = calibrated(&recording);
+        if std::env::var_os("SCHEDLAB_DETAIL").is_some() {
+            println!("{:#?}", recording.machine.costs);
+        }
         println!("\n{file}: {}", recording.provenance.command.join(" "));
         show(&recording)?;
     }

@@ -1,0 +1,254 @@
+//! What things cost on the recorded machine, as the recording itself shows: from wake-up to switch on idle and
+//! busy CPUs, interrupt handlers, lateness of timers; and when the ticks come.
+//!
+//! Each cost is what the simulator adds at the same place, so sums of costs are taken apart by difference. A cost
+//! without samples enough keeps its value; one already measured is not touched. Costs of switches and lost
+//! warmth cannot be seen in events and are not here.
+
+use schedlab_model::event::{Context, Event, EventKind, IrqSource, Operation, PrevState};
+use schedlab_model::machine::{Cost, Costs, MachineDescription, Origin};
+use schedlab_model::recording::Recording;
+use schedlab_model::{CpuId, Nanos, TaskId};
+use std::collections::BTreeMap;
+
+/// Fewer samples than this say nothing.
+const SAMPLES_MIN: usize = 20;
+/// A wakee that runs within this took the CPU at once; later it waited for something else.
+const AT_ONCE: Nanos = Nanos::from_micros(200);
+/// A move this soon after a wake-up, by the same CPU, is the wake-up's placement.
+const PLACED_WITHIN: Nanos = Nanos::from_micros(30);
+/// Ticks are looked for in classes of this width.
+const PHASE_BIN_NS: u64 = 20_000;
+
+/// The recording's machine with every cost that the recording shows and that was not measured otherwise.
+pub fn calibrated(recording: &Recording) -> MachineDescription {
+    let mut machine = recording.machine.clone();
+    let seen = Reader::read(recording);
+    seen.fill(&mut machine.costs);
+    machine
+}
+
+/// When ticks come, as remainder of the tick's length; zero if the recording does not show it.
+pub(super) fn tick_phase(recording: &Recording) -> Nanos {
+    let tick = 1_000_000_000 / u64::from(recording.machine.hz.max(1));
+    let mut times: Vec<u64> = Reader::read(recording).ticks.iter().map(|time| time % tick).collect();
+    times.sort_unstable();
+    let window = |from: u64| times.partition_point(|at| *at < from);
+    let counted = times.iter().map(|&at| (window(at + PHASE_BIN_NS) - window(at), at));
+    let Some((count, from)) = counted.max_by_key(|(count, at)| (*count, std::cmp::Reverse(*at))) else {
+        return Nanos::ZERO;
+    };
+    if count < SAMPLES_MIN || count * 3 < times.len() {
+        return Nanos::ZERO;
+    }
+    Nanos(times[window(from) + count / 2])
+}
+
+/// A wake-up whose wakee has not run yet.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    at: Nanos,
+    context: Context,
+    waker: TaskId,
+    here: CpuId,
+    target: CpuId,
+    idle: bool,
+    /// Switches of the target CPU so far: the wakee must be the next.
+    switches: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    current: TaskId,
+    switches: u64,
+    /// Begin of the timer interrupt in progress, and whether it did more than the tick.
+    timer_irq: Option<(Nanos, bool)>,
+    /// The tick just ended: its length so far and its end.
+    tick: Option<(u64, Nanos)>,
+    softirq: Option<Nanos>,
+    /// The latest wake-up of the current task's operation, and whether it went to an idle CPU elsewhere.
+    sent: Option<(Nanos, bool)>,
+}
+
+/// Samples in ns.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    wakeup: Vec<u64>,
+    irq_idle: Vec<u64>,
+    irq_busy: Vec<u64>,
+    remote_idle: Vec<u64>,
+    remote_busy: Vec<u64>,
+    late: Vec<u64>,
+    tick: Vec<u64>,
+    /// From a wake-up to the end of its operation: for a wakee here that did not preempt, and one elsewhere.
+    sent_here: Vec<u64>,
+    sent_idle: Vec<u64>,
+    /// Begins of ticks.
+    ticks: Vec<u64>,
+}
+
+struct Reader {
+    cpus: Vec<Cpu>,
+    open: BTreeMap<TaskId, Open>,
+    seen: Seen,
+}
+
+impl Reader {
+    fn read(recording: &Recording) -> Seen {
+        let mut reader = Reader { cpus: Vec::new(), open: BTreeMap::new(), seen: Seen::default() };
+        recording.events.iter().for_each(|event| reader.event(event));
+        reader.seen
+    }
+
+    fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
+        if self.cpus.len() <= cpu.index() {
+            self.cpus.resize(cpu.index() + 1, Cpu::default());
+        }
+        &mut self.cpus[cpu.index()]
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Event { time, cpu, kind } = *event;
+        match kind {
+            EventKind::Waking { waker, context, wakee, wakee_cpu } => {
+                let target = *self.cpu(wakee_cpu);
+                let idle = target.current.is_idle();
+                let open = Open {
+                    at: time,
+                    context,
+                    waker,
+                    here: cpu,
+                    target: wakee_cpu,
+                    idle,
+                    switches: target.switches,
+                };
+                self.open.insert(wakee, open);
+                let state = self.cpu(cpu);
+                state.sent = (context == Context::Task).then_some((time, cpu != wakee_cpu && idle));
+                if let Some((_, more)) = &mut state.timer_irq {
+                    *more = true;
+                }
+            }
+            EventKind::Migrate { task, to, .. } => {
+                let target = *self.cpu(to);
+                if let Some(open) = self.open.get_mut(&task)
+                    && open.here == cpu
+                    && time - open.at < PLACED_WITHIN
+                {
+                    (open.target, open.switches, open.idle) = (to, target.switches, target.current.is_idle());
+                    self.cpu(cpu).sent = None;
+                }
+            }
+            EventKind::Switch { prev, prev_state, next } => self.switch(time, cpu, prev, prev_state, next),
+            EventKind::OperationExit { operation, .. } => {
+                let giving = matches!(operation, Operation::PipeWrite | Operation::SocketSend);
+                if let Some((at, idle)) = self.cpu(cpu).sent.take().filter(|_| giving) {
+                    let samples = if idle { &mut self.seen.sent_idle } else { &mut self.seen.sent_here };
+                    samples.push((time - at).0);
+                }
+            }
+            EventKind::TimerExpire { task, due } => {
+                if let Some((_, more)) = &mut self.cpu(cpu).timer_irq {
+                    *more = true;
+                }
+                if !task.is_idle() && time > due {
+                    self.seen.late.push((time - due).0);
+                }
+            }
+            kind => self.interrupt(time, cpu, kind),
+        }
+    }
+
+    fn interrupt(&mut self, time: Nanos, cpu: CpuId, kind: EventKind) {
+        let state = self.cpu(cpu);
+        match kind {
+            EventKind::IrqEnter { source: IrqSource::Timer } => {
+                state.timer_irq = Some((time, state.current.is_idle()));
+            }
+            EventKind::IrqExit { source: IrqSource::Timer } => {
+                state.sent = None;
+                if let Some((since, false)) = state.timer_irq.take() {
+                    let before = state.tick.replace(((time - since).0, time));
+                    self.seen.ticks.push(since.0);
+                    self.seen.tick.extend(before.map(|(length, _)| length));
+                }
+            }
+            EventKind::SoftirqEnter { .. } => {
+                let follows = |(_, end): (u64, Nanos)| time - end < Nanos::from_micros(2);
+                state.softirq = state.tick.is_some_and(follows).then_some(time);
+            }
+            EventKind::SoftirqExit { .. } => {
+                if let (Some(since), Some((length, end))) = (state.softirq.take(), &mut state.tick) {
+                    *length += (time - since).0;
+                    *end = time;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, time: Nanos, cpu: CpuId, prev: TaskId, state: PrevState, next: TaskId) {
+        let before = self.cpu(cpu).switches;
+        let on = self.cpu(cpu);
+        (on.current, on.switches, on.sent) = (next, before + 1, None);
+        let Some(open) = self.open.remove(&next).filter(|open| open.target == cpu && open.switches == before)
+        else {
+            return;
+        };
+        let delay = (time - open.at).0;
+        let preempts = state == PrevState::Runnable && !prev.is_idle() && delay < AT_ONCE.0;
+        let (task, here) = (open.context == Context::Task, open.here == open.target);
+        let seen = &mut self.seen;
+        match (task, here, open.idle) {
+            (true, true, false) if preempts && prev == open.waker => seen.wakeup.push(delay),
+            (false, true, true) => seen.irq_idle.push(delay),
+            (false, true, false) if preempts => seen.irq_busy.push(delay),
+            (true, false, true) => seen.remote_idle.push(delay),
+            (true, false, false) if preempts => seen.remote_busy.push(delay),
+            _ => {}
+        }
+    }
+}
+
+impl Seen {
+    fn fill(&self, costs: &mut Costs) {
+        let set = |cost: &mut Cost, found: Option<Cost>| {
+            if let Some(found) = found
+                && cost.origin != Origin::Measured
+            {
+                *cost = found;
+            }
+        };
+        set(&mut costs.wakeup, typical(&self.wakeup));
+        set(&mut costs.tick, typical(&self.tick));
+        set(&mut costs.ipi, typical(&self.remote_busy));
+        set(&mut costs.interrupt, less(typical(&self.irq_busy), costs.wakeup));
+        let handled = Nanos(costs.interrupt.value.0 + costs.wakeup.value.0);
+        let handled = Cost { value: handled, ..costs.interrupt };
+        set(&mut costs.idle_exit, less(typical(&self.irq_idle), handled));
+        set(&mut costs.ipi_idle, less(typical(&self.remote_idle), costs.idle_exit));
+        let here = typical(&self.sent_here);
+        set(&mut costs.ipi_send, here.and_then(|here| less(typical(&self.sent_idle), here)));
+    }
+}
+
+/// Mean between the 5th and 95th percentile, and the scatter from the 10th to the 90th.
+fn typical(samples: &[u64]) -> Option<Cost> {
+    if samples.len() < SAMPLES_MIN {
+        return None;
+    }
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    let at = |percent: usize| (sorted.len() - 1) * percent / 100;
+    let middle = &sorted[at(5)..=at(95)];
+    let value = (middle.iter().sum::<u64>() / middle.len() as u64).max(1);
+    let half = (sorted[at(90)] - sorted[at(10)]) * 10 / 16;
+    let spread_percent = (100 * half / value).min(100) as u32;
+    Some(Cost { value: Nanos(value), spread_percent, origin: Origin::Measured })
+}
+
+/// What is left of a sum of costs without one of them; at least a tenth of the sum.
+fn less(sum: Option<Cost>, known: Cost) -> Option<Cost> {
+    let sum = sum?;
+    Some(Cost { value: Nanos(sum.value.0.saturating_sub(known.value.0).max(sum.value.0 / 10)), ..sum })
+}
