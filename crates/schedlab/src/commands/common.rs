@@ -73,11 +73,12 @@ fn add_workload(prepared: &mut Prepared, name: &str, workload: Workload, machine
 pub fn add_recording(
     prepared: &mut Prepared,
     name: &str,
-    recording: Recording,
+    mut recording: Recording,
     choice: &MachineChoice,
     allow_drops: bool,
     blocks: u32,
 ) -> Result<(), Failure> {
+    recording.machine = replay::calibrated(&recording);
     let machine = machines::resolve(choice, Some(&recording.machine))?;
     if recording.provenance.partial {
         prepared.notes.push(format!("{name} ended early; it is used up to its last whole block"));
