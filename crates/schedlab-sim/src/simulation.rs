@@ -49,6 +49,7 @@ impl Simulation {
         let code = Code::new(workload)?;
         check(workload, &code, machine, version, &config)?;
         let mut params = FairParams::new(version, machine.topology.cpu_count());
+        params.vcpu_pack_percent = u64::from(machine.vcpu_pack_percent);
         let (fair_knobs, ext_knobs): (Vec<_>, Vec<_>) =
             knobs.into_iter().partition(|(name, _)| params.knows(name));
         fair_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;

@@ -222,9 +222,8 @@ fn balance(k: &mut Kernel, pass: &Pass) -> u32 {
             move_tasks(k, pass, busiest, Imbalance::Tasks((queued / 2).max(1)))
         }
         IdleType::Busy => {
-            let load = |cpu: CpuId| k.fair.rqs[cpu.index()].load_weight;
-            let imbalance = (load(busiest) - load(pass.cpu)) / 2;
-            move_tasks(k, pass, busiest, Imbalance::Load(imbalance))
+            let imbalance = imbalance_of_busy(k, pass, busiest);
+            move_tasks(k, pass, busiest, imbalance)
         }
     };
     let newly = pass.idle == IdleType::NewlyIdle;
@@ -237,9 +236,50 @@ fn balance(k: &mut Kernel, pass: &Pass) -> u32 {
     moved
 }
 
-/// The CPU with most to give: most tasks for an idle CPU, most load for a busy one.
-fn find_busiest(k: &Kernel, pass: &Pass) -> Option<CpuId> {
-    let here = &k.fair.rqs[pass.cpu.index()];
+/// How a CPU stands (`enum group_type`, for groups of one CPU).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    HasSpare,
+    FullyBusy,
+    Overloaded,
+}
+
+/// `group_classify`: by tasks, use and how many tasks are runnable on average.
+fn standing(k: &Kernel, cpu: CpuId) -> Standing {
+    let rq = &k.fair.rqs[cpu.index()];
+    let capacity = u64::from(k.cpu(cpu).capacity);
+    let (util, runnable) = (rq.average.util * IMBALANCE_PCT, rq.average.runnable * 100);
+    let (spare, crowded) = (capacity * 100 > util, capacity * IMBALANCE_PCT < runnable);
+    match rq.nr_runnable {
+        0 => Standing::HasSpare,
+        1 if spare && !crowded => Standing::HasSpare,
+        1 => Standing::FullyBusy,
+        _ if capacity * 100 < util || crowded => Standing::Overloaded,
+        _ if spare && !crowded => Standing::HasSpare,
+        _ => Standing::FullyBusy,
+    }
+}
+
+/// Average load of a CPU, in proportion to its capacity.
+fn load_of(k: &Kernel, cpu: CpuId) -> u64 {
+    k.fair.rqs[cpu.index()].average.load * 1_024 / u64::from(k.cpu(cpu).capacity)
+}
+
+/// `sched_balance_find_src_group`, CPU by CPU: most tasks for an idle CPU; for a busy one most load, if that is an
+/// imbalance.
+fn find_busiest(k: &mut Kernel, pass: &Pass) -> Option<CpuId> {
+    let busy = pass.idle == IdleType::Busy;
+    let (mut total, mut count) = (0, 0);
+    if busy {
+        for index in 0..k.cpu_count() as u32 {
+            if k.domains.span(pass.span).contains(CpuId(index)) {
+                class::update_averages(k, CpuId(index), None);
+                total += load_of(k, CpuId(index));
+                count += 1;
+            }
+        }
+    }
+    let (here, mine) = (standing(k, pass.cpu), load_of(k, pass.cpu));
     let mut best: Option<((u64, u64), CpuId)> = None;
     for cpu in k.domains.span(pass.span).iter().filter(|cpu| *cpu != pass.cpu) {
         let rq = &k.fair.rqs[cpu.index()];
@@ -248,20 +288,32 @@ fn find_busiest(k: &Kernel, pass: &Pass) -> Option<CpuId> {
         if waiting == 0 {
             continue;
         }
-        let rank = match pass.idle {
-            IdleType::Busy => {
-                if rq.load_weight * 100 <= here.load_weight * IMBALANCE_PCT {
-                    continue;
-                }
-                (rq.load_weight, u64::from(rq.nr_runnable))
+        let rank = if busy {
+            let load = load_of(k, cpu);
+            let less = here == Standing::HasSpare || (mine < load && mine * count < total);
+            let much = here != Standing::Overloaded || load * 100 > mine * IMBALANCE_PCT;
+            if standing(k, cpu) != Standing::Overloaded || !less || !much {
+                continue;
             }
-            _ => (u64::from(rq.nr_runnable), rq.load_weight),
+            (load, u64::from(rq.nr_runnable))
+        } else {
+            (u64::from(rq.nr_runnable), rq.load_weight)
         };
         if best.is_none_or(|(found, _)| rank > found) {
             best = Some((rank, cpu));
         }
     }
     best.map(|(_, cpu)| cpu)
+}
+
+/// `calculate_imbalance` for a busy CPU: half of the tasks more where it has use to spare, else load towards the
+/// average of both.
+fn imbalance_of_busy(k: &Kernel, pass: &Pass, busiest: CpuId) -> Imbalance {
+    let tasks = |cpu: CpuId| k.fair.rqs[cpu.index()].nr_runnable;
+    if standing(k, pass.cpu) == Standing::HasSpare {
+        return Imbalance::Tasks(tasks(busiest).saturating_sub(tasks(pass.cpu)) / 2);
+    }
+    Imbalance::Load(load_of(k, busiest).saturating_sub(load_of(k, pass.cpu)) / 2)
 }
 
 /// How much is to be moved.
@@ -282,7 +334,7 @@ fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut imbalance: Imbalance
     candidates.sort_unstable();
     let mut moved = 0;
     for &(_, task) in candidates.iter().take(limit) {
-        let weight = u64::from(k.task(task).weight);
+        let weight = k.fair.entity(task).average.load.max(1);
         match &mut imbalance {
             Imbalance::Tasks(0) | Imbalance::Load(0) => break,
             Imbalance::Tasks(left) => *left -= 1,

@@ -4,6 +4,7 @@
 //! [`super::cfs`].
 
 use super::params::{Features, Generation};
+use super::pelt::Activity;
 use super::queue::CfsRq;
 use super::{Fair, cfs, select};
 use crate::core::flags;
@@ -41,8 +42,49 @@ pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
     k.task_mut(task).sum_exec += delta;
 }
 
+/// `update_load_avg`: averages of the queue, and of one task on it, up to now.
+pub(crate) fn update_averages(k: &mut Kernel, cpu: CpuId, task: Option<TaskId>) {
+    let now = k.now;
+    let Fair { rqs, entities, .. } = &mut k.fair;
+    let rq = &mut rqs[cpu.index()];
+    let (load, runnable) = (rq.load_weight, u64::from(rq.nr_runnable));
+    rq.average.update(now, Activity { load, runnable, running: rq.curr.is_some(), weight: 1 });
+    if let Some(task) = task {
+        let entity = &mut entities[task.index()];
+        let queued = u64::from(entity.on_rq);
+        let runnable = u64::from(entity.on_rq && !entity.sched_delayed);
+        let (running, weight) = (rq.curr == Some(task), u64::from(entity.load.weight));
+        entity.average.update(now, Activity { load: queued, runnable, running, weight });
+    }
+}
+
+/// `attach_entity_load_avg` where a task comes to another queue than before.
+fn attach(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    let before = k.fair.entity(task).attached;
+    if before == Some(cpu) {
+        return;
+    }
+    if let Some(before) = before {
+        update_averages(k, before, None);
+    }
+    let capacity = u64::from(k.cpu(cpu).capacity);
+    let Fair { rqs, entities, .. } = &mut k.fair;
+    let entity = &mut entities[task.index()];
+    entity.attached = Some(cpu);
+    match before {
+        Some(before) => rqs[before.index()].average.detach(&entity.average),
+        None => {
+            let weight = u64::from(entity.load.weight);
+            entity.average.guess_util(&rqs[cpu.index()].average, weight, capacity);
+        }
+    }
+    rqs[cpu.index()].average.attach(&entity.average);
+}
+
 /// The task becomes runnable on `cpu`, or, if it is a delayed sleeper, runnable again.
 pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
+    update_averages(k, cpu, Some(task));
+    attach(k, cpu, task);
     if k.fair.params.generation == Generation::Cfs {
         return cfs::enqueue_task(k, cpu, task, flags);
     }
@@ -88,6 +130,7 @@ fn requeue_delayed(k: &mut Kernel, cpu: CpuId, task: TaskId) {
 
 /// The task leaves the queue. `false` if it stays as a delayed sleeper to burn off its negative lag.
 pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) -> bool {
+    update_averages(k, cpu, Some(task));
     if k.fair.params.generation == Generation::Cfs {
         cfs::dequeue_task(k, cpu, task, flags);
         return true;
@@ -193,6 +236,7 @@ pub(crate) fn pick_task(k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
 
 /// The task becomes current: out of the tree, its slice protected.
 pub(crate) fn set_next_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    update_averages(k, cpu, Some(task));
     if k.fair.params.generation == Generation::Cfs {
         return cfs::set_next_task(k, cpu, task);
     }
@@ -213,6 +257,7 @@ pub(crate) fn set_next_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
 /// The task stops being current: back into the tree if it is still queued.
 pub(crate) fn put_prev_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
     update_curr(k, cpu);
+    update_averages(k, cpu, Some(task));
     let Fair { rqs, entities, .. } = &mut k.fair;
     let rq = &mut rqs[cpu.index()];
     if entities[task.index()].on_rq {
@@ -226,6 +271,7 @@ pub(crate) fn put_prev_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
 
 /// The tick found a fair task running.
 pub(crate) fn task_tick(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    update_averages(k, cpu, Some(task));
     if k.fair.params.generation == Generation::Cfs {
         return cfs::task_tick(k, cpu, task);
     }

@@ -8,6 +8,7 @@ pub(crate) mod balance;
 pub(crate) mod cfs;
 pub(crate) mod class;
 pub(crate) mod params;
+pub(crate) mod pelt;
 pub(crate) mod queue;
 pub(crate) mod select;
 #[cfg(test)]

@@ -122,6 +122,9 @@ pub(crate) struct FairParams {
     /// Knobs of CFS have `sched_` before their names: sysctls before 5.13, debugfs files since.
     sysctls: bool,
     known: u32,
+    /// `sched_vcpu_pack`, a vendor's: a wakee stays on its busy CPU while that has use of less than so many percent
+    /// of its capacity with it, though others idle. 0 is mainline.
+    pub(crate) vcpu_pack_percent: u64,
     features: u32,
     /// EEVDF before `vprot` (6.12): the whole slice is protected from the pick on.
     pub(crate) protects_whole_slice: bool,
@@ -148,6 +151,7 @@ impl FairParams {
             generation,
             sysctls: !since(5, 13),
             known,
+            vcpu_pack_percent: 0,
             features,
             protects_whole_slice: !since(6, 17),
         }
@@ -326,4 +330,11 @@ const NUMBERS_OF_EEVDF: &[Number] = &[
     },
     migration_cost("migration_cost_ns"),
     nr_migrate("nr_migrate"),
+    Number {
+        name: "vcpu_pack_percent",
+        unit: "%",
+        bounds: (0, 100),
+        meaning: "A vendor's: a wakee stays on a busy CPU while its use with the wakee is below this; 0 is mainline.",
+        value: |params| &mut params.vcpu_pack_percent,
+    },
 ];

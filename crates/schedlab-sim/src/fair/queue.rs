@@ -6,6 +6,7 @@
 //! the same.
 
 use super::params::{FairParams, Features, Generation};
+use super::pelt::Average;
 use super::weight::Load;
 use schedlab_model::{CpuId, TaskId};
 
@@ -38,6 +39,10 @@ pub(crate) struct FairEntity {
     pub(crate) home: Option<CpuId>,
     /// CFS: CPU time when it was picked last (`prev_sum_exec_runtime`).
     pub(crate) prev_sum_exec: u64,
+    /// Its averages.
+    pub(crate) average: Average,
+    /// The CPU whose queue's averages contain it.
+    pub(crate) attached: Option<CpuId>,
 }
 
 /// What the search for the next task needs, in the tree's order.
@@ -81,6 +86,8 @@ pub(crate) struct CfsRq {
     pub(crate) skip: Option<TaskId>,
     /// CFS: the smallest vruntime there was on the queue, never falling.
     pub(crate) min_vruntime: i64,
+    /// Averages of all that is attached.
+    pub(crate) average: Average,
 }
 
 impl CfsRq {
@@ -349,6 +356,8 @@ impl FairEntity {
             exec_start: 0,
             home: None,
             prev_sum_exec: 0,
+            average: Average::of_new_task(u64::from(weight)),
+            attached: None,
         }
     }
 

@@ -1,8 +1,7 @@
 //! Wake-up and fork placement of the fair class (`select_task_rq_fair`).
 //!
 //! Wake-ups: waker's or previous CPU (`wake_affine`), then an idle CPU near it (`select_idle_sibling`).
-//! Forks: down the domains to the idlest. Load is the sum of weights on a queue at the moment, where Linux
-//! takes a decaying average (PELT).
+//! Forks: down the domains to the idlest, by tasks at the moment.
 
 use super::params::Features;
 use crate::core::flags;
@@ -34,7 +33,7 @@ fn wake_wide(k: &Kernel, task: TaskId, here: CpuId) -> bool {
 }
 
 /// `wake_affine`: the waker's CPU or the previous one.
-fn wake_affine(k: &Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) -> CpuId {
+fn wake_affine(k: &mut Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) -> CpuId {
     if k.fair.params.has(Features::WA_IDLE) {
         if k.is_idle_cpu(here) && k.domains.share_cache(here, prev) {
             return if k.is_idle_cpu(prev) { prev } else { here };
@@ -46,17 +45,19 @@ fn wake_affine(k: &Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) -
             return prev;
         }
     }
+    super::class::update_averages(k, here, None);
+    super::class::update_averages(k, prev, None);
     let lighter = k.fair.params.has(Features::WA_WEIGHT) && is_lighter(k, task, here, prev, sync);
     if lighter { here } else { prev }
 }
 
 /// `wake_affine_weight`: the waker's CPU would be less loaded with the task than the previous one is now.
 fn is_lighter(k: &Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) -> bool {
-    let load = |cpu: CpuId| k.fair.rqs[cpu.index()].load_weight;
-    let weight = u64::from(k.task(task).weight);
+    let load = |cpu: CpuId| k.fair.rqs[cpu.index()].average.load;
+    let weight = k.fair.entity(task).average.load;
     let mut this_load = load(here);
     if sync {
-        let current = u64::from(k.task(k.cpu(here).curr).weight);
+        let current = k.fair.entity(k.cpu(here).curr).average.load;
         if current > this_load {
             return true;
         }
@@ -64,7 +65,7 @@ fn is_lighter(k: &Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) ->
     }
     let this_load = (this_load + weight) * 100 * u64::from(k.cpu(prev).capacity);
     let bias = 100 + (IMBALANCE_PCT - 100) / 2;
-    let prev_load = load(prev) * bias * u64::from(k.cpu(here).capacity);
+    let prev_load = load(prev).saturating_sub(weight) * bias * u64::from(k.cpu(here).capacity);
     this_load < prev_load + u64::from(sync)
 }
 
@@ -93,6 +94,9 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
     if shared && usable(k, recent) {
         return recent;
     }
+    if packs(k, task, target) {
+        return target;
+    }
     if k.domains.has_smt() {
         if let Some(cpu) = select_idle_core(k, task, target) {
             return cpu;
@@ -104,6 +108,19 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
         }
     }
     first_idle(k, task, k.domains.llc(target), next_cpu(k, target)).unwrap_or(target)
+}
+
+/// Not in mainline, see `vcpu_pack_percent`: a busy CPU that has room for the task keeps it.
+fn packs(k: &mut Kernel, task: TaskId, target: CpuId) -> bool {
+    let percent = k.fair.params.vcpu_pack_percent;
+    if percent == 0 {
+        return false;
+    }
+    super::class::update_averages(k, target, None);
+    let entity = k.fair.entity(task);
+    let own = if entity.attached == Some(target) { 0 } else { entity.average.util };
+    let util = k.fair.rqs[target.index()].average.util + own;
+    util * 100 < percent * u64::from(k.cpu(target).capacity)
 }
 
 /// The CPU after this one, wrapping.
