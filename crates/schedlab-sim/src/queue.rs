@@ -128,6 +128,18 @@ impl EventQueue {
         None
     }
 
+    /// A slot of the first bucket that is not empty: its event is likely the next, or among the next.
+    #[inline]
+    pub(crate) fn upcoming(&self) -> Option<usize> {
+        if self.levels == 0 {
+            return None;
+        }
+        let level = self.levels.trailing_zeros();
+        let digit = self.filled[level as usize % LEVELS].trailing_zeros();
+        let first = self.heads[((level << LEVEL_BITS) | digit) as usize % BUCKETS];
+        (first != NONE).then_some(first as usize)
+    }
+
     /// The bucket that a time belongs to.
     #[inline]
     fn bucket_of(&self, time: u64) -> u32 {

@@ -26,13 +26,52 @@ pub(crate) enum Wait {
     Children,
 }
 
+/// Loops that are kept beside the task itself.
+const LOOPS_NEAR: usize = 4;
+
+/// Rounds left of the open loops; the outer ones, which nearly all programs only have, need no allocation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loops {
+    depth: u32,
+    near: [u32; LOOPS_NEAR],
+    far: Vec<u32>,
+}
+
+impl Loops {
+    /// Opens a loop.
+    #[inline]
+    pub(crate) fn push(&mut self, rounds: u32) {
+        match self.near.get_mut(self.depth as usize) {
+            Some(near) => *near = rounds,
+            None => self.far.push(rounds),
+        }
+        self.depth += 1;
+    }
+
+    /// The innermost loop.
+    #[inline]
+    pub(crate) fn last_mut(&mut self) -> Option<&mut u32> {
+        let last = (self.depth as usize).checked_sub(1)?;
+        if last < LOOPS_NEAR { self.near.get_mut(last) } else { self.far.last_mut() }
+    }
+
+    /// Closes the innermost loop.
+    #[inline]
+    pub(crate) fn pop(&mut self) {
+        if self.depth as usize > LOOPS_NEAR {
+            self.far.pop();
+        }
+        self.depth = self.depth.saturating_sub(1);
+    }
+}
+
 /// A task's program while it runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor {
     /// Next step.
     pub(crate) pc: u32,
     /// Rounds left of the open loops, innermost last; 0 is for ever.
-    pub(crate) loops: Vec<u32>,
+    pub(crate) loops: Loops,
     /// What it waits for.
     pub(crate) wait: Wait,
     /// Its timeout came before what it waited for.
@@ -74,7 +113,7 @@ impl Actor {
     ) -> Actor {
         Actor {
             pc,
-            loops: Vec::new(),
+            loops: Loops::default(),
             wait: Wait::None,
             timed_out: false,
             halfway: false,

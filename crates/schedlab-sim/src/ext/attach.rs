@@ -95,6 +95,7 @@ pub(crate) fn host(
         topo_llc: false,
         topo_numa: false,
         none,
+        siblings: Vec::new(),
     };
     idle.set_topology(&topology);
     for cpu in 0..nr_cpus {
@@ -111,6 +112,7 @@ pub(crate) fn host(
         layout,
         nr_cpus,
         programs,
+        allows: Op::ALL.map(|op| op.allows(version)),
         enabled: 0,
         ops,
         call: CallState::NONE,

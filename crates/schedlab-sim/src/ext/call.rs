@@ -211,7 +211,7 @@ pub(crate) fn call_task<const N: usize>(cx: &mut Cx<'_>, op: Op, cpu: u32, task:
 pub(crate) fn require(cx: &mut Cx<'_>, groups: u32, kfunc: &'static str) -> Result<bool, FaultKind> {
     let host = cx.host();
     // A timer callback holds no lock: what unlocked contexts may call, it may.
-    let allowed = host.call.op.map_or(Group::Unlocked as u32, |op| op.allows(host.version));
+    let allowed = host.call.op.map_or(Group::Unlocked as u32, |op| host.allows[op as usize]);
     if allowed & groups != 0 { Ok(true) } else { refuse(host, kfunc, groups, allowed, cx_cpu(host)) }
 }
 

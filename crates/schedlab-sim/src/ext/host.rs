@@ -156,6 +156,8 @@ pub(crate) struct Host {
     pub nr_cpus: u32,
     /// Program of each callback, or none; see [`Op`].
     pub programs: [Option<u32>; Op::COUNT],
+    /// Groups of kfuncs that each callback may call: [`Op::allows`].
+    pub allows: [u32; Op::COUNT],
     /// Callbacks that are switched on (`has_op`).
     pub enabled: u64,
     pub ops: OpsData,

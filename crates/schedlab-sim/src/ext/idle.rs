@@ -33,6 +33,8 @@ pub(crate) struct Idle {
     pub topo_numa: bool,
     /// An empty mask.
     pub none: Mask,
+    /// Threads of each CPU's core, itself included.
+    pub siblings: Vec<Box<[u32]>>,
 }
 
 impl Idle {
@@ -48,6 +50,8 @@ impl Idle {
             .any(|cpu| topology.llcs()[cpu.llc as usize].len() != topology.nodes()[cpu.node as usize].len());
         self.topo_numa = !self.per_node && node < all && mismatch;
         self.smt_active = topology.has_smt();
+        let threads = |cpu| topology.siblings(CpuId(cpu)).iter().map(|cpu| cpu.0).collect();
+        self.siblings = (0..all as u32).map(threads).collect();
     }
 
     /// Whether any CPU counts as idle.
@@ -86,12 +90,12 @@ pub(crate) fn update(host: &Host, memory: &mut Memory, cpu: u32, idle: bool) {
     if !host.idle.smt_active {
         return;
     }
-    let siblings = host.topology.siblings(CpuId(cpu));
-    if idle && !siblings.iter().all(|sibling| masks.cpu.contains(memory, sibling.0)) {
+    let siblings = &host.idle.siblings[cpu as usize];
+    if idle && !siblings.iter().all(|sibling| masks.cpu.contains(memory, *sibling)) {
         return;
     }
-    for sibling in siblings.iter() {
-        masks.smt.assign(memory, sibling.0, idle);
+    for sibling in siblings {
+        masks.smt.assign(memory, *sibling, idle);
     }
 }
 
@@ -99,8 +103,8 @@ pub(crate) fn update(host: &Host, memory: &mut Memory, cpu: u32, idle: bool) {
 pub(crate) fn test_and_clear(host: &Host, memory: &mut Memory, cpu: u32) -> bool {
     let masks = host.idle.masks[host.idle.node_index(&host.topology, cpu)];
     if host.idle.smt_active {
-        for sibling in host.topology.siblings(CpuId(cpu)).iter() {
-            masks.smt.assign(memory, sibling.0, false);
+        for sibling in &host.idle.siblings[cpu as usize] {
+            masks.smt.assign(memory, *sibling, false);
         }
     }
     masks.cpu.take(memory, cpu)
@@ -307,8 +311,8 @@ impl Search<'_> {
         if !self.host.idle.smt_active || !self.host.at_least(6, 18) {
             return None;
         }
-        let siblings = self.host.topology.siblings(CpuId(prev_cpu)).clone();
-        for cpu in siblings.iter().map(|cpu| cpu.0) {
+        for index in 0..self.host.idle.siblings[prev_cpu as usize].len() {
+            let cpu = self.host.idle.siblings[prev_cpu as usize][index];
             if cpu != prev_cpu
                 && self.among.contains(self.memory, cpu)
                 && test_and_clear(self.host, self.memory, cpu)

@@ -160,7 +160,7 @@ pub(crate) fn cgroup_weight(weight: u32) -> u32 {
 pub(crate) fn write_affinity(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) {
     let (host, memory) = cx.parts();
     host.task_mut(task).nr_cpus_allowed = facts.nr_cpus_allowed;
-    let mask = host.allowed(task);
+    let mask = host.own_mask(task);
     for (index, word) in facts.allowed.iter().enumerate() {
         mask.set_word(memory, index as u32, *word);
     }
@@ -219,7 +219,7 @@ pub(crate) fn set_weight(cx: &mut Cx<'_>, task: u32) {
 /// `ops.set_cpumask()` with the task's mask.
 pub(crate) fn set_cpumask(cx: &mut Cx<'_>, task: u32) {
     let host = cx.host();
-    let (cpu, mask) = (host.task(task).cpu, host.allowed(task).0);
+    let (cpu, mask) = (host.task(task).cpu, host.own_mask(task).0);
     call_task(cx, Op::SetCpumask, cpu, task, &[mask]);
 }
 

@@ -11,6 +11,11 @@ impl Host {
     /// The task at an address a program passed; none if there is no live task.
     #[inline]
     pub(crate) fn task_at(&self, memory: &Memory, address: u64) -> Option<u32> {
+        // Mostly it is the task that the callback is about.
+        let subject = self.call.subjects[0];
+        if self.task(subject).address == address && address != 0 {
+            return Some(subject);
+        }
         let task = memory.read_u32(address.wrapping_add(self.layout.task_size));
         let known = self.tasks.get(task as usize)?;
         (known.address == address && address != 0).then_some(task)
@@ -46,9 +51,18 @@ impl Host {
         memory.write_u32(entity.address + self.layout.task.scx_flags, entity.flags);
     }
 
-    /// `p->cpus_ptr`.
+    /// `p->cpus_ptr` to be read: one mask for all tasks that may run everywhere.
     #[inline]
     pub(crate) fn allowed(&self, task: u32) -> Mask {
+        if self.task(task).nr_cpus_allowed == self.nr_cpus {
+            return Mask(self.possible_mask);
+        }
+        self.own_mask(task)
+    }
+
+    /// The task's own mask.
+    #[inline]
+    pub(crate) fn own_mask(&self, task: u32) -> Mask {
         Mask(self.task(task).address + self.layout.task.cpus_mask)
     }
 

@@ -28,8 +28,9 @@ pub(crate) enum OpsState {
     Queued,
 }
 
-/// One task.
+/// One task, in whole cache lines.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Entity {
     /// Address of its `struct task_struct`; 0 before there is one.
     pub address: u64,

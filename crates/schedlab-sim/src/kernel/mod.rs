@@ -214,7 +214,8 @@ impl Kernel {
     /// Whether the task may run on the CPU.
     #[inline]
     pub(crate) fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
-        self.ideal || self.allowed[task.index()].contains(cpu)
+        let anywhere = self.task(task).nr_allowed as usize == self.cpus.len();
+        anywhere || self.ideal || self.allowed[task.index()].contains(cpu)
     }
 
     /// Whether the task is on its CPU now.
@@ -449,6 +450,18 @@ impl Kernel {
         let (time, slot) = self.queue.pop()?;
         debug_assert!(time >= self.now, "time runs backwards");
         Some((time, Slot::of(slot)))
+    }
+
+    /// An event that is among the next.
+    #[inline]
+    pub(crate) fn upcoming(&self) -> Option<Slot> {
+        self.queue.upcoming().map(Slot::of)
+    }
+
+    /// When the CPU's current task will have done what it does, 0 if it has none.
+    #[inline]
+    pub(crate) fn resume_time(&self, cpu: CpuId) -> u64 {
+        self.queue.time_of(Slot::Cpu(cpu, CpuEvent::Resume).number()).unwrap_or(0)
     }
 
     /// Starts (or moves) one of the ext class's timers; `token` is the class's own number for it. At `at`

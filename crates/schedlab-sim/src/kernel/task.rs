@@ -31,7 +31,8 @@ pub(crate) enum TaskState {
     Dead,
 }
 
-/// A task.
+/// A task. Whole cache lines: a large machine's tasks are far more than the nearest cache holds.
+#[repr(align(64))]
 pub(crate) struct Task {
     /// Its state; a sleeping fair task may still be on its queue (`sched_delayed`).
     pub(crate) state: TaskState,
