@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: pages that are made from sources, so that they cannot drift from them.
 //!
 //! A scheduler's page is the essay on top of its file; the page of the command line is what the program says with
-//! `--help`. `--check` writes nothing and fails when a page is stale or
+//! `--help`; that of sched_ext support is the simulator's own table. `--check` writes nothing and fails when a page is stale or
 //! belongs to no source any more. Pages written by hand are not touched.
 
 use crate::setup::{self, Level};
@@ -30,6 +30,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     let mut pages = pages(&root)?;
     pages.insert(PathBuf::from("docs/cli.md"), command_line(help_of(build()?))?);
+    pages.insert(PathBuf::from("docs/sched-ext-support.md"), support()?);
     let stale = stale(&root, &pages)?;
     for path in &stale {
         println!("{}: {}", path.display(), if check { "stale: run cargo xtask docs" } else { "made" });
@@ -55,6 +56,14 @@ fn build() -> Result<PathBuf> {
     let built = sys::cargo(&["build", "--quiet", "-p", "schedlab"]).status()?.success();
     anyhow::ensure!(built, "schedlab does not build; the compiler's message is above");
     Ok(sys::target_dir()?.join("debug/schedlab"))
+}
+
+/// The page of what the simulated sched_ext has: the simulator's own table.
+fn support() -> Result<String> {
+    let words = ["run", "--quiet", "-p", "schedlab-sim", "--example", "ext_support"];
+    let output = sys::cargo(&words).stderr(std::process::Stdio::inherit()).output()?;
+    anyhow::ensure!(output.status.success(), "the example ext_support fails; its message is above");
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// What a program says with the given words and `--help`, at a width that does not depend on the terminal.

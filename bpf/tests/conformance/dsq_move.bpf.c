@@ -9,7 +9,7 @@
 extern void scx_bpf_dsq_move_set_slice(struct bpf_iter_scx_dsq *it, u64 slice) __ksym;
 extern bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym;
 
-static u64 moved, taken;
+static u64 moved, taken, shortened;
 
 void SCHED_OP(dsq_move_enqueue, struct task_struct *p, u64 enq_flags)
 {
@@ -37,7 +37,9 @@ void SCHED_OP(dsq_move_dispatch, s32 cpu, struct task_struct *prev)
 void SCHED_OP(dsq_move_running, struct task_struct *p)
 {
 	if (under_test(p))
-		CHECK(p->scx.slice <= OWN_SLICE || p->scx.slice == SLICE);
+		CHECK(p->scx.slice <= SLICE);
+	if (under_test(p) && p->scx.slice <= OWN_SLICE)
+		COUNT(shortened);
 }
 
 s32 SCHED_OP_SLEEPABLE(dsq_move_init)
@@ -49,6 +51,7 @@ void SCHED_OP(dsq_move_exit, struct scx_exit_info *info)
 {
 	CHECK(moved > 0);
 	CHECK(taken > 0);
+	CHECK(shortened > 0);
 	RECORD_EXIT(exit_record, info);
 }
 

@@ -30,7 +30,7 @@ void SCHED_OP(queries_running, struct task_struct *p)
 		return;
 	COUNT(asked);
 	CHECK(cpu == (s32)bpf_get_smp_processor_id());
-	CHECK(now_ns() == now);
+	CHECK(now_ns() >= now);
 	CHECK(scx_bpf_task_running(p));
 	CHECK(scx_bpf_cpuperf_cap(cpu) <= 1024 && scx_bpf_cpuperf_cap(cpu) > 0);
 	CHECK(scx_bpf_cpuperf_cur(cpu) <= 1024);

@@ -7,7 +7,11 @@
 use schedlab_host::live::callbacks::Call;
 use schedlab_host::live::sequence::{Span, sequence};
 use schedlab_host::vm::{Acceleration, Error, Kernel, KernelName, Machine, Run, Topology};
+use schedlab_model::CpuId;
+use schedlab_model::workload::Workload;
+use schedlab_model::workload::change::Change;
 use schedlab_model::workload::file::parse;
+use schedlab_objects::conformance::{CASES, CPUS, Case};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -107,33 +111,71 @@ fn wrong_knobs_and_wrong_objects_are_named() {
 }
 
 #[test]
-fn pipe_pair_under_vtime_is_called_as_recorded() {
-    conformance("pipe_pair", 1, "vtime", vtime());
+fn pipe_pair_is_called_as_recorded() {
+    callbacks("pipe_pair", 1);
 }
 
 #[test]
-fn two_cpus_under_vtime_is_called_as_recorded() {
-    conformance("two_cpus", 2, "vtime", vtime());
+fn two_cpus_is_called_as_recorded() {
+    callbacks("two_cpus", 2);
 }
 
-/// Plays the scenario on that many CPUs with a virtual clock, so that what the host does besides cannot matter, and compares
-/// what most of the undisturbed plays agree on with the recorded sequence.
-fn conformance(scenario: &str, cpus: u32, scheduler: &str, object: &[u8]) {
-    const PLAYS: usize = 8;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let path = root.join(format!("tests/conformance/{scenario}.toml"));
+/// Plays the scenario under each of our schedulers on that many CPUs with a virtual clock, so that what the host does
+/// besides cannot matter, and compares what most of the undisturbed plays agree on with the recorded sequence.
+fn callbacks(scenario: &str, cpus: u32) {
+    let path = root().join(format!("tests/conformance/{scenario}.toml"));
     let workload = parse(&std::fs::read_to_string(&path).expect("the scenario")).expect("the scenario reads");
     let mut machine = machine();
     machine.topology(Topology::flat(cpus)).acceleration(Acceleration::InstructionCount);
-    machine.file(&path, "scenario.toml").time_limit(Duration::from_secs(240));
-    let plays = PLAYS.to_string();
-    let words = ["callbacks", "--repeat", &plays, "--", "schedlab-guest", "play", "/scenario.toml"];
-    let run = guest(&mut machine, object, &words);
+    machine.file(&path, "scenario.toml").time_limit(Duration::from_secs(400));
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let mut script = String::new();
+    for scheduler in schedlab_objects::SCHEDULERS {
+        let name = format!("{}.bpf.o", scheduler.name);
+        std::fs::write(scratch.path().join(&name), scheduler.bytes).expect("temporary file");
+        machine.file(&scratch.path().join(&name), &name);
+        script.push_str(&format!(
+            "echo '{{\"case\":\"{}\"}}'\nschedlab-guest callbacks /{name} --repeat {PLAYS} -- \
+             schedlab-guest play /scenario.toml || exit 1\n",
+            scheduler.name
+        ));
+    }
+    let run = machine.run(&["sh", "-c", &script]).expect("the machine runs");
     assert_eq!(run.code, 0, "{}", String::from_utf8_lossy(&run.stderr));
+    let text = run.text();
+    let parts = parts(&text);
+    assert_eq!(parts.len(), schedlab_objects::SCHEDULERS.len());
+    parts.iter().for_each(|(scheduler, part)| check_callbacks(scenario, scheduler, part, &workload));
+}
 
+/// Plays of a scenario under one scheduler.
+const PLAYS: usize = 20;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The output of several runs in one boot, by the name that was printed before each.
+fn parts(text: &str) -> Vec<(String, String)> {
+    let mut parts: Vec<(String, String)> = Vec::new();
+    for line in text.lines() {
+        let name = line.strip_prefix("{\"case\":\"").and_then(|rest| rest.strip_suffix("\"}"));
+        match (name, parts.last_mut()) {
+            (Some(name), _) => parts.push((name.to_owned(), String::new())),
+            (None, Some((_, part))) => {
+                part.push_str(line);
+                part.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    parts
+}
+
+fn check_callbacks(scenario: &str, scheduler: &str, text: &str, workload: &Workload) {
     let names: Vec<&str> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
     let duration_ns = workload.duration.expect("a scenario has a duration").0;
-    let (calls, spans) = read(&run.text(), duration_ns);
+    let (calls, spans) = read(text, duration_ns);
     assert_eq!(spans.len(), PLAYS);
     let results: Vec<_> = spans.iter().map(|span| sequence(&calls, &names, *span)).collect();
     let mut votes: BTreeMap<&[String], usize> = BTreeMap::new();
@@ -143,7 +185,7 @@ fn conformance(scenario: &str, cpus: u32, scheduler: &str, object: &[u8]) {
     let (lines, count) =
         votes.iter().max_by_key(|(_, count)| **count).unwrap_or_else(|| panic!("{results:?}"));
     assert!(*count >= 2, "no two plays of {PLAYS} agree: {results:?}");
-    check_golden(&root.join(format!("tests/golden/callbacks/{scenario}-{scheduler}-7.2.txt")), lines);
+    check_golden(&root().join(format!("tests/golden/callbacks/{scenario}-{scheduler}-7.2.txt")), lines);
 }
 
 /// The calls of a log, and the span of each play.
@@ -163,6 +205,99 @@ fn read(text: &str, duration_ns: u64) -> (Vec<Call>, Vec<Span>) {
         }
     }
     (calls, spans)
+}
+
+/// The conformance cases, all in one boot: what the schedulers check and how they end is what the simulated kernel is
+/// tested for too.
+#[test]
+fn every_case_ends_as_recorded() {
+    let mut machine = machine();
+    machine.topology(Topology::flat(CPUS)).time_limit(Duration::from_secs(400));
+    let kernel = Kernel::get(KernelName::V7_2).expect("a kernel with sched_ext");
+    let guest = Path::new(env!("CARGO_BIN_EXE_schedlab-guest"));
+    if Acceleration::best(&kernel, guest) != Acceleration::Kvm {
+        machine.acceleration(Acceleration::EmulationInTurns);
+    }
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    for object in schedlab_objects::CONFORMANCE {
+        let name = format!("{}.bpf.o", object.name);
+        std::fs::write(scratch.path().join(&name), object.bytes).expect("temporary file");
+        machine.file(&scratch.path().join(&name), &name);
+    }
+    let directory = root().join("tests/conformance");
+    let mut script = String::new();
+    let mut scenarios: Vec<&str> = CASES.iter().map(|case| case.scenario).collect();
+    scenarios.sort_unstable();
+    scenarios.dedup();
+    for scenario in scenarios {
+        machine.file(&directory.join(format!("{scenario}.toml")), &format!("{scenario}.toml"));
+    }
+    CASES.iter().for_each(|case| script.push_str(&case_script(case, &directory)));
+    let run = machine.run(&["sh", "-c", &script]).expect("the machine runs");
+    let (text, stderr) = (run.text(), String::from_utf8_lossy(&run.stderr));
+    let parts = parts(&text);
+    let faulty: Vec<(&str, Vec<String>)> = CASES
+        .iter()
+        .map(|case| {
+            let part = parts.iter().find(|(name, _)| name == case.name);
+            (case.name, faults(case, part.map_or("", |(_, text)| text)))
+        })
+        .filter(|(_, faults)| !faults.is_empty())
+        .collect();
+    assert!(faulty.is_empty(), "{} of {}: {faulty:#?}\n{stderr}", faulty.len(), CASES.len());
+}
+
+/// What the guest runs for a case: CPUs go on and offline by sysfs, the scheduler is loaded, the scenario is played.
+fn case_script(case: &Case, directory: &Path) -> String {
+    let text = std::fs::read_to_string(directory.join(format!("{}.toml", case.scenario)));
+    let workload = parse(&text.expect("the scenario")).expect("the scenario reads");
+    let put = |cpu: CpuId, online: bool| {
+        format!("echo {} > /sys/devices/system/cpu/cpu{cpu}/online", u8::from(online))
+    };
+    let before: Vec<String> = workload.offline.iter().map(|cpu| put(*cpu, false)).collect();
+    let during = workload.changes.iter().filter_map(|change| match change.change {
+        Change::Cpu { cpu, online } => {
+            Some(format!("(sleep {:.3}; {}) &", change.time.0 as f64 / 1e9, put(cpu, online)))
+        }
+        _ => None,
+    });
+    let during: Vec<String> = during.collect();
+    let after = if during.is_empty() { String::new() } else { put(CpuId(1), true) };
+    let knobs: Vec<String> = case.knobs.iter().map(|(name, value)| format!("--set {name}={value}")).collect();
+    format!(
+        "echo '{{\"case\":\"{}\"}}'\n{}\nschedlab-guest load /{}.bpf.o {} --report checks --report failures \
+         --report first_failure -- sh -c '{} schedlab-guest play /{}.toml; wait'\n{after}\n",
+        case.name,
+        before.join("\n"),
+        case.object,
+        knobs.join(" "),
+        during.join(" "),
+        case.scenario,
+    )
+}
+
+/// What is wrong with how a case went; empty if nothing.
+fn faults(case: &Case, text: &str) -> Vec<String> {
+    let verdict = text.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(verdict) = verdict.filter(|value| value.get("exit").is_some()) else {
+        return vec![format!("no verdict: {text}")];
+    };
+    let (report, exit) = (&verdict["report"], &verdict["exit"]);
+    let mut faults = Vec::new();
+    if report["failures"] != 0 {
+        faults.push(format!(
+            "{} of {} checks failed, the first in line {}",
+            report["failures"], report["checks"], report["first_failure"]
+        ));
+    }
+    if report["checks"].as_i64().is_none_or(|checks| checks == 0) {
+        faults.push("nothing was checked".to_owned());
+    }
+    let said = exit["message"].as_str().unwrap_or_default();
+    if exit["kind"] != case.kind || exit["code"] != case.code || !said.contains(case.message) {
+        faults.push(format!("ended so: {exit}"));
+    }
+    faults
 }
 
 fn check_golden(path: &PathBuf, lines: &[String]) {

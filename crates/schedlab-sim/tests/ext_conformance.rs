@@ -48,16 +48,18 @@ fn check(scenario: &str, cpus: u32, scheduler: &str) {
     let golden = root().join(format!("tests/golden/callbacks/{scenario}-{scheduler}-7.2.txt"));
     let golden = read_to_string(golden).expect("the recorded sequence");
     let expected: Vec<&str> = golden.lines().collect();
-    assert_eq!(called(scenario, cpus, scheduler, false), expected);
-    assert_eq!(called(scenario, cpus, scheduler, true), expected);
+    assert_eq!(called(scenario, cpus, scheduler, false), expected, "{scenario} under {scheduler}");
+    assert_eq!(
+        called(scenario, cpus, scheduler, true),
+        expected,
+        "{scenario} under {scheduler}, interpreted"
+    );
 }
 
 #[test]
-fn pipe_pair_under_vtime_is_called_as_on_linux() {
-    check("pipe_pair", 1, "vtime");
-}
-
-#[test]
-fn two_cpus_under_vtime_is_called_as_on_linux() {
-    check("two_cpus", 2, "vtime");
+fn our_schedulers_are_called_as_on_linux() {
+    for scheduler in schedlab_objects::SCHEDULERS {
+        check("pipe_pair", 1, scheduler.name);
+        check("two_cpus", 2, scheduler.name);
+    }
 }

@@ -18,6 +18,7 @@ usage: schedlab-guest vm [OPTIONS] -- COMMAND            run COMMAND in a virtua
 options of load and callbacks:
   --set NAME=VALUE        set a knob before loading
   --repeat N              run the command this often (default 1)
+  --report NAME           say at the end what this variable of the object holds
 
 options of vm:
   --kernel 6.1|6.12|7.2   which kernel (default 7.2, which has sched_ext)

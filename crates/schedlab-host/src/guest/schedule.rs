@@ -5,6 +5,7 @@
 
 use crate::live::callbacks::CallbackLog;
 use crate::live::{self, Attached, Error};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, ExitCode};
 
@@ -13,6 +14,8 @@ struct Options {
     object: Vec<u8>,
     knobs: Vec<(String, i64)>,
     repeat: u32,
+    /// Variables to print at the end.
+    report: Vec<String>,
     command: Vec<String>,
 }
 
@@ -60,7 +63,8 @@ impl Options {
     fn parse(words: &[String]) -> Option<Self> {
         let (path, rest) = words.split_first()?;
         let object = std::fs::read(path).map_err(|error| eprintln!("{path}: {error}")).ok()?;
-        let mut options = Self { object, knobs: Vec::new(), repeat: 1, command: Vec::new() };
+        let mut options =
+            Self { object, knobs: Vec::new(), repeat: 1, report: Vec::new(), command: Vec::new() };
         let mut words = rest.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
@@ -68,6 +72,7 @@ impl Options {
                     let (name, value) = words.next()?.split_once('=')?;
                     options.knobs.push((name.to_string(), value.parse().ok()?));
                 }
+                "--report" => options.report.push(words.next()?.clone()),
                 "--repeat" => options.repeat = words.next()?.parse().ok()?,
                 "--" => {
                     options.command = words.cloned().collect();
@@ -107,18 +112,22 @@ fn load(options: &Options) -> Result<ExitCode, Error> {
     let attached = options.load()?.attach()?;
     let state = attached.state();
     let code = options.run_command();
-    Ok(finish(attached, &state, code))
+    Ok(finish(attached, &state, code, &options.report))
 }
 
-fn finish(attached: Attached, state: &str, code: i32) -> ExitCode {
+fn finish(mut attached: Attached, state: &str, code: i32, report: &[String]) -> ExitCode {
     let state_at_end = attached.state();
-    let exit = attached.detach();
+    attached.unregister();
+    let exit = attached.exit();
+    let value = |name: &String| (name.clone(), attached.get(name));
+    let report: BTreeMap<String, Option<i64>> = report.iter().map(value).collect();
     print_line(&serde_json::json!({
         "state_while_attached": state,
         "state_at_end": state_at_end,
         "state_after_detach": live::state(),
         "command_code": code,
         "exit": exit,
+        "report": report,
     }));
     let enabled = state == "enabled" && state_at_end == "enabled";
     ExitCode::from(if enabled { u8::try_from(code).unwrap_or(1) } else { 1 })
@@ -139,7 +148,7 @@ fn callbacks(options: &Options) -> Result<ExitCode, Error> {
     if dropped > 0 {
         eprintln!("callbacks: {dropped} calls did not fit in the buffer");
     }
-    Ok(finish(attached, &state, code))
+    Ok(finish(attached, &state, code, &options.report))
 }
 
 fn instructions(options: &Options) -> Result<ExitCode, Error> {

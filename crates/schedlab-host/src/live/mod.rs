@@ -169,6 +169,19 @@ impl Attached {
         map.update(&key, &bytes, MapFlags::ANY).map_err(failed)
     }
 
+    /// Value of a variable that the scheduler keeps, zero-extended; `None` if it has none of that name.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        let variable = self.loaded.variables.find(name).ok()?;
+        let map = self.loaded.object.maps().find(|map| variable.is_in(&object::name_of(map.name())))?;
+        let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
+        variable.read(&bytes)
+    }
+
+    /// Gives all tasks back to the kernel's own class and waits for it; the variables can still be read.
+    pub fn unregister(&mut self) {
+        self.unlink();
+    }
+
     /// Detaches and waits until the kernel has taken all tasks back; returns why the kernel says it ended.
     pub fn detach(mut self) -> Option<Exit> {
         self.unlink();

@@ -60,6 +60,14 @@ impl Variable {
         map == self.section || map.strip_suffix(&self.section).is_some_and(|object| !object.contains('.'))
     }
 
+    /// Takes the value from its place among the section's bytes; `None` if it is wider than 8 bytes.
+    pub fn read(&self, section: &[u8]) -> Option<i64> {
+        let place = section.get(self.offset..self.offset + self.bytes)?;
+        let mut word = [0; 8];
+        word.get_mut(..self.bytes)?.copy_from_slice(place);
+        Some(i64::from_le_bytes(word))
+    }
+
     /// Puts `value` in its place among the section's bytes.
     pub fn write(&self, section: &mut [u8], value: i64) -> Result<(), Error> {
         let full = value.to_ne_bytes();
@@ -93,6 +101,8 @@ mod tests {
         assert_eq!(section, [255, 255, 255, 255, 7, 0, 0, 0, 255, 255, 255, 255]);
         variable(8).write(&mut section, -1).unwrap();
         assert_eq!(section, [255; 12]);
+        assert_eq!(variable(2).read(&section), Some(65_535));
+        assert_eq!(variable(9).read(&[0; 16]), None, "no integer");
     }
 
     #[test]

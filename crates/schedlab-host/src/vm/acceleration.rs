@@ -13,6 +13,10 @@ pub enum Acceleration {
     Kvm,
     /// Emulated, one host thread for each virtual CPU.
     Emulation,
+    /// Emulated, virtual CPUs take turns on one host thread: slower, but a kernel that patches its own code, as
+    /// each loading of a scheduler makes it do, is safe (with a thread each, one CPU may trip over the patch of
+    /// another).
+    EmulationInTurns,
     /// Emulated with a virtual clock of 1 ns an instruction, which does not depend on the host; CPUs take turns.
     InstructionCount,
 }
@@ -31,6 +35,7 @@ impl Acceleration {
         match self {
             Acceleration::Kvm => &["-accel", "kvm", "-cpu", "host"],
             Acceleration::Emulation => &["-accel", "tcg,thread=multi", "-cpu", "max"],
+            Acceleration::EmulationInTurns => &["-accel", "tcg,thread=single", "-cpu", "max"],
             Acceleration::InstructionCount => {
                 &["-accel", "tcg", "-icount", "shift=0,sleep=off", "-cpu", "max"]
             }
@@ -42,6 +47,7 @@ impl Acceleration {
         match self {
             Acceleration::Kvm => "kvm",
             Acceleration::Emulation => "emulation",
+            Acceleration::EmulationInTurns => "emulation in turns",
             Acceleration::InstructionCount => "icount",
         }
     }

@@ -137,6 +137,9 @@ pub const SCX_OPS_BUILTIN_IDLE_PER_NODE: u64 = 1 << 6;
 /// Every local insertion is [`SCX_ENQ_IMMED`].
 pub const SCX_OPS_ALWAYS_ENQ_IMMED: u64 = 1 << 7;
 
+/// `scx_bpf_tid_to_task()` may be called.
+pub const SCX_OPS_TID_TO_TASK: u64 = 1 << 8;
+
 /// Unregistered from user space.
 pub const SCX_EXIT_UNREG: u32 = 64;
 /// Unregistered by the program itself.

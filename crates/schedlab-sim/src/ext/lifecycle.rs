@@ -125,6 +125,9 @@ pub(crate) fn create(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) -> bool 
     memory.write_u64(address + at.mm, if facts.kernel_thread { 0 } else { host.cgroups[0].address });
     memory.write_u64(address + at.start_time, now);
     memory.write_u64(address + at.start_boottime, now);
+    if let Some(tid) = layout.task_tid {
+        memory.write_u64(address + tid, task.into());
+    }
     memory.write_u64(address + at.slice, SCX_SLICE_DFL);
     memory.write_u32(address + at.sticky_cpu, u32::MAX);
     memory.write_u32(address + at.holding_cpu, u32::MAX);

@@ -33,6 +33,7 @@ mod objects;
 mod reenq;
 mod scheduler;
 mod switch;
+pub mod support;
 mod task;
 mod trace;
 

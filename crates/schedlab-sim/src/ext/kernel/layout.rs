@@ -115,6 +115,8 @@ offsets!(
 pub(crate) struct Layout {
     pub task: TaskOffsets,
     pub task_size: u64,
+    /// Offset of `scx.tid`, where tasks have one (7.0 and later).
+    pub task_tid: Option<u64>,
     pub rq: RqOffsets,
     pub rq_size: u64,
     pub exit: ExitOffsets,
@@ -142,6 +144,8 @@ impl Layout {
         Layout {
             task: TaskOffsets::of(btf),
             task_size: size(btf, "task_struct"),
+            task_tid: has_member(btf, "sched_ext_entity", "tid")
+                .then(|| offset(btf, "task_struct", "scx.tid")),
             rq: RqOffsets::of(btf),
             rq_size: size(btf, "rq"),
             exit: ExitOffsets::of(btf),
@@ -159,6 +163,10 @@ impl Layout {
             init_task_cgroup: offset(btf, "scx_init_task_args", "cgroup"),
         }
     }
+}
+
+fn has_member(btf: &Btf, root: &str, name: &str) -> bool {
+    btf.find_struct(root).is_some_and(|ty| btf.member(ty, name).is_some())
 }
 
 fn size(btf: &Btf, name: &str) -> u64 {

@@ -1,6 +1,6 @@
 //! Asking the kernel: CPUs, current tasks, performance, counters, tasks by pid, cgroups.
 
-use super::super::consts::SCX_CPUPERF_ONE;
+use super::super::consts::{SCX_CPUPERF_ONE, SCX_OPS_TID_TO_TASK};
 use super::super::exit;
 use super::super::host::{Cx, EVENT_COUNTS, Host};
 use super::super::task::Life;
@@ -22,6 +22,7 @@ pub(super) fn add(table: &mut KfuncTable<Host>) {
     table.add("scx_bpf_cpuperf_set", cpuperf_set);
     table.add("scx_bpf_events", events);
     table.add("scx_bpf_task_cgroup", task_cgroup);
+    table.add("scx_bpf_tid_to_task", tid_to_task);
     table.add("bpf_task_from_pid", from_pid);
     table.add("bpf_task_from_vpid", from_pid);
     table.add("bpf_task_under_cgroup", |cx: &mut Cx<'_>, address: u64, ancestor: u64| {
@@ -112,6 +113,16 @@ fn task_cgroup(cx: &mut Cx<'_>, address: u64) -> Result<u64, FaultKind> {
     }
     let host = cx.host();
     Ok(host.cgroups[host.task(task).cgroup as usize].address)
+}
+
+/// A task by `p->scx.tid`, which is its number here.
+fn tid_to_task(cx: &mut Cx<'_>, tid: u64) -> u64 {
+    if cx.host().ops.flags & SCX_OPS_TID_TO_TASK == 0 {
+        exit::error(cx, "scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".to_owned());
+        return 0;
+    }
+    let task = cx.host().tasks.get(tid as usize).filter(|task| tid != 0 && task.life != Life::None);
+    task.map_or(0, |task| task.address)
 }
 
 fn from_pid(cx: &mut Cx<'_>, pid: u64) -> u64 {

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* SCX_OPS_ALWAYS_ENQ_IMMED (since 7.1): every local insertion is immediate; a task that cannot run at once on its CPU comes back to enqueue. */
+#include "../../include/conformance.bpf.h"
+
+#define SHARED_DSQ 0
+
+static u64 immediate, came_back;
+
+s32 SCHED_OP(always_immed_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	return prev_cpu;
+}
+
+void SCHED_OP(always_immed_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	if (enq_flags & ENQ(REENQ)) {
+		COUNT(came_back);
+		dsq_insert(p, SHARED_DSQ, SLICE, enq_flags);
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), KICK(IDLE));
+		return;
+	}
+	COUNT(immediate);
+	dsq_insert(p, DSQ_LOCAL, SLICE, enq_flags);
+}
+
+void SCHED_OP(always_immed_dispatch, s32 cpu, struct task_struct *prev)
+{
+	dsq_move_to_local(SHARED_DSQ);
+}
+
+s32 SCHED_OP_SLEEPABLE(always_immed_init)
+{
+	return scx_bpf_create_dsq(SHARED_DSQ, -1);
+}
+
+void SCHED_OP(always_immed_exit, struct scx_exit_info *info)
+{
+	CHECK(immediate > 0);
+	CHECK(came_back > 0);
+	RECORD_EXIT(exit_record, info);
+}
+
+SCHED_OPS(always_immed_ops,
+	  .select_cpu = (void *)always_immed_select_cpu,
+	  .enqueue = (void *)always_immed_enqueue,
+	  .dispatch = (void *)always_immed_dispatch,
+	  .init = (void *)always_immed_init,
+	  .exit = (void *)always_immed_exit,
+	  .timeout_ms = 1000,
+	  .flags = 1ULL << 7,
+	  .name = "always_immed");
