@@ -16,7 +16,7 @@ extern void scx_bpf_dispatch_from_dsq_set_vtime(struct bpf_iter_scx_dsq *it, u64
 extern bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 flags) __ksym __weak;
 extern bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 flags) __ksym __weak;
 
-u64 old_moves, new_moves, running, curr_found, dequeued, select_and_absent, select_and_answered;
+u64 old_moves, new_moves, ticks, curr_found, dequeued, select_and_absent, select_and_answered;
 
 void SCHED_OP(versions_enqueue, struct task_struct *p, u64 enq_flags)
 {
@@ -60,11 +60,11 @@ void SCHED_OP(versions_dispatch, s32 cpu, struct task_struct *prev)
 		dsq_move_to_local(PRIQ_DSQ);
 }
 
-void SCHED_OP(versions_running, struct task_struct *p)
+void SCHED_OP(versions_tick, struct task_struct *p)
 {
 	struct task_struct *curr;
 
-	__sync_fetch_and_add(&running, 1);
+	__sync_fetch_and_add(&ticks, 1);
 	bpf_rcu_read_lock();
 	curr = cpu_curr(scx_bpf_task_cpu(p));
 	if (curr && curr->pid == p->pid)
@@ -82,6 +82,6 @@ SCHED_OPS(versions_ops,
 	  .enqueue = (void *)versions_enqueue,
 	  .dequeue = (void *)versions_dequeue,
 	  .dispatch = (void *)versions_dispatch,
-	  .running = (void *)versions_running,
+	  .tick = (void *)versions_tick,
 	  .init = (void *)versions_init,
 	  .name = "versions");

@@ -63,19 +63,19 @@ void SCHED_OP(cgroups_cgroup_move, struct task_struct *p, struct cgroup *from, s
 	bpf_cgroup_release(now);
 }
 
-void SCHED_OP_SLEEPABLE(cgroups_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
+void SCHED_OP(cgroups_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 {
 	COUNT(weights);
 	weight_sum += weight;
 }
 
-void SCHED_OP_SLEEPABLE(cgroups_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
+void SCHED_OP(cgroups_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us)
 {
 	COUNT(bandwidths);
 	CHECK(period_us >= 1000 && quota_us > 0);
 }
 
-void SCHED_OP_SLEEPABLE(cgroups_cgroup_set_idle, struct cgroup *cgrp, bool idle)
+void SCHED_OP(cgroups_cgroup_set_idle, struct cgroup *cgrp, bool idle)
 {
 	COUNT(idles);
 }

@@ -39,6 +39,9 @@ impl Core {
         }
         let next = self.pick_next_task(cpu, prev);
         if next != prev {
+            if prev.is_idle() {
+                self.ext.leave_idle(&mut self.k, cpu, next);
+            }
             self.put_prev_set_next(cpu, prev, next);
         }
         next
@@ -71,7 +74,7 @@ impl Core {
         let now = self.k.now;
         self.k.cpu_mut(cpu).idle_since = Some(now);
         self.k.add_nr_running(cpu, 0);
-        self.ext.update_idle(&mut self.k, cpu, true);
+        self.ext.enter_idle(&mut self.k, cpu);
     }
 
     /// The CPU leaves idle: tick restarted at its next multiple.
@@ -86,7 +89,6 @@ impl Core {
             let since = now + tick - self.k.tick_phase;
             self.k.arm(Slot::Cpu(cpu, CpuEvent::Tick), now + tick - since % tick);
         }
-        self.ext.update_idle(&mut self.k, cpu, false);
     }
 }
 

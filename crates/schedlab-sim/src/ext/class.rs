@@ -519,17 +519,24 @@ impl Ext {
         }
     }
 
-    /// The CPU enters (`true`) or leaves (`false`) idle (`ops.update_idle`, built-in idle masks).
-    pub(crate) fn update_idle(&mut self, k: &mut Kernel, cpu: CpuId, idle: bool) {
+    /// The CPU enters idle, after the task before was put (`ops.update_idle`, built-in idle masks).
+    pub(crate) fn enter_idle(&mut self, k: &mut Kernel, cpu: CpuId) {
         let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
-        if !idle && k.task(k.cpu(cpu).curr).class > Class::Ext {
-            let curr = k.cpu(cpu).curr.0;
-            let reason = if k.task(TaskId(curr)).class == Class::Rt { 0 } else { 3 };
-            let rq = ext.host.rq_mut(cpu.0);
-            (rq.curr, rq.curr_class) = (curr, CurrClass::Above(reason));
-        }
-        ext.enter(k, |cx| idle::transition(cx, cpu.0, idle));
+        ext.enter(k, |cx| idle::transition(cx, cpu.0, true));
         ext.charge(k, cpu);
+    }
+
+    /// The CPU leaves idle, before `next` becomes current.
+    pub(crate) fn leave_idle(&mut self, k: &mut Kernel, cpu: CpuId, next: TaskId) {
+        let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
+        ext.enter(k, |cx| idle::transition(cx, cpu.0, false));
+        ext.charge(k, cpu);
+        let class = k.task(next).class;
+        if class > Class::Ext {
+            let reason = if class == Class::Rt { 0 } else { 3 };
+            let rq = ext.host.rq_mut(cpu.0);
+            (rq.curr, rq.curr_class) = (next.0, CurrClass::Above(reason));
+        }
     }
 
     /// A timer armed with [`Kernel::arm_ext_timer`] is due.

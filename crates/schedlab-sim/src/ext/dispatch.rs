@@ -369,17 +369,16 @@ pub(crate) fn set_next_task(cx: &mut Cx<'_>, cpu: u32, task: u32) {
         super::enqueue::ops_dequeue(cx, cpu, task, 1 << 32);
         super::enqueue::remove(cx, task);
     }
-    {
-        let (host, memory) = cx.parts();
-        let (address, layout) = (host.task(task).address, &host.layout);
-        memory.write_u8(address + layout.task.on_cpu, 1);
-        memory.write_u64(host.rq(cpu).address + layout.rq.curr, address);
-        let rq = host.rq_mut(cpu);
-        (rq.curr, rq.curr_class) = (task, CurrClass::Ext);
-    }
     if queued {
         super::call::call_task(cx, Op::Running, cpu, task, &[]);
     }
+    // The switch follows: to `ops.running()` the CPU's current task is still the one before.
+    let (host, memory) = cx.parts();
+    let (address, layout) = (host.task(task).address, &host.layout);
+    memory.write_u8(address + layout.task.on_cpu, 1);
+    memory.write_u64(host.rq(cpu).address + layout.rq.curr, address);
+    let rq = host.rq_mut(cpu);
+    (rq.curr, rq.curr_class) = (task, CurrClass::Ext);
     super::enqueue::clear_runnable(cx, task, true);
 }
 

@@ -68,7 +68,7 @@ impl Idle {
     }
 }
 
-/// `reset_idle_masks`: every CPU counts as idle; it corrects itself.
+/// `reset_idle_masks`: every CPU that is online counts as idle; it corrects itself.
 pub(crate) fn reset(cx: &mut Cx<'_>) {
     let (host, memory) = cx.parts();
     for (index, masks) in host.idle.masks.iter().enumerate() {
@@ -77,6 +77,7 @@ pub(crate) fn reset(cx: &mut Cx<'_>) {
                 0 => !host.idle.per_node,
                 node => host.idle.per_node && host.node_of(cpu) as usize == node - 1,
             };
+            let inside = inside && host.is_online(cpu);
             masks.cpu.assign(memory, cpu, inside);
             masks.smt.assign(memory, cpu, inside);
         }
@@ -328,16 +329,22 @@ impl Search<'_> {
 pub(crate) fn transition(cx: &mut Cx<'_>, cpu: u32, idle: bool) {
     use super::call::{Op, call};
     let (host, memory) = cx.parts();
+    // 6.12 tells the scheduler before it changes the masks, later kernels after.
+    let masks_first = host.at_least(6, 13);
+    if host.idle.enabled && masks_first {
+        update(host, memory, cpu, idle);
+    }
+    if host.has_op(Op::UpdateIdle) && !host.bypass {
+        call(cx, Op::UpdateIdle, Some(cpu), [0, 0], &[u64::from(cpu), u64::from(idle)]);
+    }
+    let (host, memory) = cx.parts();
+    if host.idle.enabled && !masks_first {
+        update(host, memory, cpu, idle);
+    }
     if idle {
         let address = host.task(0).address;
         memory.write_u64(host.rq(cpu).address + host.layout.rq.curr, address);
         let rq = host.rq_mut(cpu);
         (rq.curr, rq.curr_class) = (0, CurrClass::Idle);
-    }
-    if host.idle.enabled {
-        update(host, memory, cpu, idle);
-    }
-    if host.has_op(Op::UpdateIdle) && !host.bypass {
-        call(cx, Op::UpdateIdle, Some(cpu), [0, 0], &[u64::from(cpu), u64::from(idle)]);
     }
 }
