@@ -32,8 +32,8 @@ mod mask;
 mod objects;
 mod reenq;
 mod scheduler;
-mod switch;
 pub mod support;
+mod switch;
 mod task;
 mod trace;
 
