@@ -35,8 +35,12 @@ s32 SCHED_OP_SLEEPABLE(always_immed_init)
 
 void SCHED_OP(always_immed_exit, struct scx_exit_info *info)
 {
+	struct scx_event_stats events = {};
+
 	CHECK(immediate > 0);
 	CHECK(came_back > 0);
+	scx_bpf_events(&events, sizeof(events));
+	CHECK(events.SCX_EV_REENQ_IMMED > 0);
 	RECORD_EXIT(exit_record, info);
 }
 

@@ -2,10 +2,15 @@
 /* The default idle selection may be asked from enqueue (since 6.16). */
 #include "../../include/conformance.bpf.h"
 
-static u64 found_idle;
+static u64 found_idle, forks;
 
 s32 SCHED_OP(enq_select_cpu_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
+	u64 fork = KERNEL_CONST(scx_wake_flags, SCX_WAKE_FORK), wake = KERNEL_CONST(scx_wake_flags, SCX_WAKE_TTWU);
+
+	CHECK(!(wake_flags & fork) != !(wake_flags & wake));
+	if (wake_flags & fork)
+		COUNT(forks);
 	return prev_cpu;
 }
 
@@ -25,6 +30,7 @@ void SCHED_OP(enq_select_cpu_enqueue, struct task_struct *p, u64 enq_flags)
 void SCHED_OP(enq_select_cpu_exit, struct scx_exit_info *info)
 {
 	CHECK(info->kind != SCX_EXIT_UNREG || found_idle > 0);
+	CHECK(forks > 0);
 	RECORD_EXIT(exit_record, info);
 }
 

@@ -2,18 +2,6 @@
 /* What may be asked of the kernel: CPUs, masks, performance, events, clock, current tasks, the root cgroup. */
 #include "../../include/conformance.bpf.h"
 
-struct scx_event_stats {
-	s64 SCX_EV_SELECT_CPU_FALLBACK;
-	s64 SCX_EV_DISPATCH_LOCAL_DSQ_OFFLINE;
-	s64 SCX_EV_DISPATCH_KEEP_LAST;
-	s64 SCX_EV_ENQ_SKIP_EXITING;
-	s64 SCX_EV_ENQ_SKIP_MIGRATION_DISABLED;
-	s64 SCX_EV_REENQ_IMMED;
-	s64 SCX_EV_REENQ_LOCAL_REPEAT;
-	s64 SCX_EV_REFILL_SLICE_DFL;
-};
-
-extern void scx_bpf_events(struct scx_event_stats *events, size_t events__sz) __ksym __weak;
 extern struct rq *scx_bpf_locked_rq(void) __ksym __weak;
 
 static u64 asked, refills, still_another, ticks;

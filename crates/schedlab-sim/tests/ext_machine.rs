@@ -204,3 +204,21 @@ fn a_dump_is_cut_to_its_length() {
     let dump = result.scheduler_exit.expect("an error").dump;
     assert!(dump.len() < 200 && dump.ends_with("~~~~ TRUNCATED ~~~~\n"), "{}: {dump}", dump.len());
 }
+
+#[test]
+fn dispatch_is_called_32_times_at_most_in_one_pass() {
+    let mut simulation = Run::new("dispatch_loops", CROWD, 2).simulation();
+    simulation.log_callbacks();
+    simulation.run(&mut NullSink).expect("runs");
+    let calls = simulation.take_callbacks().records;
+    let (mut longest, mut at) = (0, (0, 0, 0));
+    for call in calls.iter().filter(|call| call.callback == "dispatch") {
+        at = if (at.0, at.1) == (call.time_ns, call.cpu) {
+            (at.0, at.1, at.2 + 1)
+        } else {
+            (call.time_ns, call.cpu, 1)
+        };
+        longest = longest.max(at.2);
+    }
+    assert_eq!(longest, 32);
+}
