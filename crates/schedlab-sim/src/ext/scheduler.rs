@@ -102,7 +102,6 @@ impl ExtScheduler {
             host_bytes: attach::percpu_stride(&layout) * u64::from(nr_cpus),
             symbols: attach::symbols(&layout),
             percpu_stride: attach::percpu_stride(&layout),
-            ..Options::default()
         };
         let compiled = Compiled::new(image, &table, compile).map_err(|error| refuse(error.to_string()))?;
         let topology = Arc::new(topology.clone());
