@@ -19,7 +19,6 @@ pub(crate) mod rng;
 pub(crate) mod rt;
 pub mod simulation;
 pub(crate) mod trace;
-mod warm;
 
 pub use config::{Bound, Scheduler, SimulationConfig, SimulationResult, TaskAccount};
 pub use error::SimError;

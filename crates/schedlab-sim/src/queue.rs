@@ -128,18 +128,6 @@ impl EventQueue {
         None
     }
 
-    /// A slot of the first bucket that is not empty: its event is likely the next, or among the next.
-    #[inline]
-    pub(crate) fn upcoming(&self) -> Option<usize> {
-        if self.levels == 0 {
-            return None;
-        }
-        let level = self.levels.trailing_zeros();
-        let digit = self.filled[level as usize % LEVELS].trailing_zeros();
-        let first = self.heads[((level << LEVEL_BITS) | digit) as usize % BUCKETS];
-        (first != NONE).then_some(first as usize)
-    }
-
     /// The bucket that a time belongs to.
     #[inline]
     fn bucket_of(&self, time: u64) -> u32 {
@@ -160,8 +148,12 @@ impl EventQueue {
         let above = shift + LEVEL_BITS;
         let begin = if above < 64 { self.origin >> above << above } else { 0 } | (u64::from(digit) << shift);
         let last = (begin + ((1 << shift) - 1)).min(NEVER - 1);
-        let (mut first, mut best, mut count) = (NONE, (NEVER, NEVER), 0);
         let mut at = self.heads[bucket as usize % BUCKETS];
+        let node = &self.nodes[at as usize];
+        if node.next == NONE && node.time <= last {
+            return Some(at);
+        }
+        let (mut first, mut best, mut count) = (NONE, (NEVER, NEVER), 0);
         while at != NONE {
             let Node { time, armed, next, .. } = self.nodes[at as usize];
             if time > last {

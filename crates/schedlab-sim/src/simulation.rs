@@ -107,7 +107,6 @@ impl Simulation {
         self.core.k.trace.detail = sink.wants_events() && sink.wants_detail();
         self.begin();
         let mut cut = false;
-        let large = self.core.k.cpu_count() >= crate::warm::CPUS_MIN;
         loop {
             if self.work.workload.overflow_when_stalled && self.is_stalled() && self.overflow() {
                 continue;
@@ -125,9 +124,6 @@ impl Simulation {
             }
             self.core.k.now = at;
             self.events += 1;
-            if large && let Some(next) = self.core.k.upcoming() {
-                self.warm(next);
-            }
             self.handle(slot)?;
             self.hand_over(sink);
             if self.work.targets_left == 0 {

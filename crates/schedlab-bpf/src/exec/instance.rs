@@ -138,13 +138,6 @@ impl<H: Host> Instance<H> {
         self.raw().state.executed
     }
 
-    /// The region, to read.
-    #[inline]
-    #[must_use]
-    pub fn region(&self) -> &Memory {
-        &self.raw().state.memory
-    }
-
     /// The region.
     #[inline]
     pub fn memory(&mut self) -> &mut Memory {

@@ -8,17 +8,17 @@ use schedlab_model::{CpuId, TaskId};
 impl Core {
     /// Wakes a sleeping task from code on `this_cpu`. `false` if it does not sleep.
     pub(crate) fn try_to_wake_up(&mut self, task: TaskId, context: Context, wake_flags: u32) -> bool {
-        if self.k.task(task).state != TaskState::Sleeping {
-            return false;
-        }
         let (now, here) = (self.k.now, self.k.this_cpu);
         let waker = self.k.cpu(here).curr;
-        let wakee_cpu = self.k.task(task).cpu;
-        self.k.trace.emit(now, here, EventKind::Waking { waker, context, wakee: task, wakee_cpu });
         let state = self.k.task_mut(task);
+        if state.state != TaskState::Sleeping {
+            return false;
+        }
         state.state = TaskState::Runnable;
         state.queued_since = Some(now);
-        if state.on_rq {
+        let (wakee_cpu, delayed) = (state.cpu, state.on_rq);
+        self.k.trace.emit(now, here, EventKind::Waking { waker, context, wakee: task, wakee_cpu });
+        if delayed {
             self.enqueue_task(wakee_cpu, task, flags::ENQUEUE_DELAYED);
             self.wakeup_preempt(wakee_cpu, task, wake_flags);
             return true;

@@ -206,6 +206,19 @@ pub(crate) fn call_task<const N: usize>(cx: &mut Cx<'_>, op: Op, cpu: u32, task:
     call_words(cx, CallState { op: Some(op), locked: Some(cpu), subjects: [task, 0] }, op, words);
 }
 
+/// The same for a callback that most schedulers do not have: its caller stays short.
+#[inline(always)]
+pub(crate) fn call_task_rare(cx: &mut Cx<'_>, op: Op, cpu: u32, task: u32, argument: u64) {
+    if cx.host().has_op(op) {
+        call_task_apart(cx, op, cpu, task, argument);
+    }
+}
+
+#[inline(never)]
+fn call_task_apart(cx: &mut Cx<'_>, op: Op, cpu: u32, task: u32, argument: u64) {
+    call_task(cx, op, cpu, task, &[argument]);
+}
+
 /// Whether the running callback may call a kfunc of one of these groups; the kernel's error otherwise.
 #[inline]
 pub(crate) fn require(cx: &mut Cx<'_>, groups: u32, kfunc: &'static str) -> Result<bool, FaultKind> {

@@ -567,12 +567,6 @@ impl Ext {
         }
     }
 
-    /// Reads a word of what a switch of the task will touch.
-    #[inline]
-    pub(crate) fn warm(&self, task: TaskId, cpu: CpuId) -> u64 {
-        self.attached.as_deref().map_or(0, |ext| ext.warm(task, cpu))
-    }
-
     /// Whether the scheduler has claimed its exit.
     #[inline]
     pub(crate) fn has_exit(&self) -> bool {
@@ -623,17 +617,6 @@ impl Ext {
 }
 
 impl Attached {
-    #[inline]
-    fn warm(&self, task: TaskId, cpu: CpuId) -> u64 {
-        let (host, memory) = (&self.host, self.instance.region());
-        let Some(entity) = host.tasks.get(task.index()) else { return 0 };
-        let (at, rq) = (entity.address, host.rq(cpu.0));
-        let near = memory.read_u64(at + host.layout.task.slice);
-        let far = memory.read_u64(at + host.layout.task.sum_exec_runtime);
-        let queue = host.dsqs.get(host.local_dsq(cpu.0));
-        near ^ far ^ entity.ddsp_dsq_id ^ u64::from(entity.flags) ^ rq.exec_start ^ rq.address ^ queue.id
-    }
-
     fn arm_watchdog(&mut self, k: &mut Kernel) {
         let interval = self.host.ops.timeout_ns / 2;
         k.arm_ext_timer(TOKEN_WATCHDOG, k.now + interval.max(k.tick_ns));

@@ -2,7 +2,7 @@
 //!
 //! What a scheduler does with a task it was given is in [`super::dispatch`].
 
-use super::call::{Op, call_task};
+use super::call::{Op, call_task, call_task_rare};
 use super::consts::*;
 use super::dsq::DsqIndex;
 use super::host::{CurrClass, Cx, Direct, EventCount, Host};
@@ -26,7 +26,7 @@ pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
         set_flags(cx, task, SCX_TASK_QUEUED, SCX_TASK_RESET_RUNNABLE_AT);
         cx.host().rq_mut(cpu).nr_running += 1;
         if !migrating {
-            call_task(cx, Op::Runnable, cpu, task, &[enq_flags]);
+            call_task_rare(cx, Op::Runnable, cpu, task, enq_flags);
         }
         enqueue_inline(cx, cpu, task, enq_flags, sticky);
     }
@@ -328,7 +328,7 @@ pub(crate) fn leave_custody(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64
     let entity = host.task(task);
     if entity.has(SCX_TASK_IN_CUSTODY) && entity.sticky_cpu < 0 {
         host.set_flags(memory, task, 0, SCX_TASK_IN_CUSTODY);
-        call_task(cx, Op::Dequeue, cpu, task, &[deq_flags]);
+        call_task_rare(cx, Op::Dequeue, cpu, task, deq_flags);
     }
 }
 
@@ -349,7 +349,7 @@ pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
         call_task(cx, Op::Stopping, cpu, task, &[0]);
     }
     if !migrating {
-        call_task(cx, Op::Quiescent, cpu, task, &[deq_flags]);
+        call_task_rare(cx, Op::Quiescent, cpu, task, deq_flags);
     }
     let set = if deq_flags & SCX_DEQ_SLEEP != 0 { SCX_TASK_DEQD_FOR_SLEEP } else { 0 };
     set_flags(cx, task, set, (SCX_TASK_DEQD_FOR_SLEEP & !set) | SCX_TASK_QUEUED);
@@ -368,7 +368,7 @@ pub(crate) fn ops_dequeue(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) 
     if host.has_custody() {
         leave_custody(cx, cpu, task, deq_flags);
     } else if was_queued {
-        call_task(cx, Op::Dequeue, cpu, task, &[deq_flags]);
+        call_task_rare(cx, Op::Dequeue, cpu, task, deq_flags);
     }
 }
 

@@ -452,18 +452,6 @@ impl Kernel {
         Some((time, Slot::of(slot)))
     }
 
-    /// An event that is among the next.
-    #[inline]
-    pub(crate) fn upcoming(&self) -> Option<Slot> {
-        self.queue.upcoming().map(Slot::of)
-    }
-
-    /// When the CPU's current task will have done what it does, 0 if it has none.
-    #[inline]
-    pub(crate) fn resume_time(&self, cpu: CpuId) -> u64 {
-        self.queue.time_of(Slot::Cpu(cpu, CpuEvent::Resume).number()).unwrap_or(0)
-    }
-
     /// Starts (or moves) one of the ext class's timers; `token` is the class's own number for it. At `at`
     /// the core calls `Ext::timer_expired(kernel, token)`.
     pub(crate) fn arm_ext_timer(&mut self, token: u32, at: u64) {
