@@ -4,8 +4,9 @@
  *
  * An operation is told where it matters: when its task makes a wake-up or is switched away in it (ENTER,
  * found from the registers of the system call in progress), and when it returns (EXIT). So there is no hook
- * at the entry of system calls. Where even the hook at their return is too dear (`counting`), returns are
- * told by a hook in socket sends and by the kernel's own I/O accounting, summed up for each stretch.
+ * at the entry of system calls. Where even the hook at their return is too dear (`telling`), returns are
+ * told by a hook in socket sends and by the kernel's own I/O accounting, summed up for each stretch; where
+ * sends follow a pattern, by the accounting alone.
  *
  * Every CPU has a ring in shared memory. A record is reserved by one atomic addition, so programs in
  * interrupts may come between; a full ring counts what it drops.
@@ -20,6 +21,7 @@ const volatile struct recorder_config config SEC(".rodata.config");
 volatile struct recorder_control control SEC(".bss.control");
 
 #include "include/operation.bpf.h"
+#include "include/pattern.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -52,6 +54,7 @@ struct target {
 	u64 read_channel;	/* of the latest read */
 	u64 read_calls;		/* I/O accounting when last told */
 	u64 read_bytes;
+	u64 write_calls;
 	u64 write_bytes;
 	u64 slice;
 	u64 cpus;
@@ -64,7 +67,10 @@ struct target {
 	u8 read_op;
 	u8 read_kind;
 	u8 read_known;
+	u8 reads_vary;		/* it reads from several channels */
 	u8 attributes_known;
+	u8 telling;		/* how its writes were told last */
+	struct pattern pattern;
 };
 
 struct {
@@ -74,7 +80,19 @@ struct {
 	__type(value, struct target);
 } targets SEC(".maps");
 
-static __always_inline void tell_at(u64 time, u8 kind, u8 op, u8 flags, u32 pid, u64 a, u64 b)
+/* Connections whose two directions have been told: by the channel of one, that of the other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, u64);
+} peers SEC(".maps");
+
+/*
+ * Appends a record. A hook reads the clock before its first record, so that order in the ring is order in
+ * time but for interrupts in between.
+ */
+static __always_inline void tell(u64 time, u8 kind, u8 op, u8 flags, u32 pid, u64 a, u64 b)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
@@ -104,15 +122,9 @@ static __always_inline void tell_at(u64 time, u8 kind, u8 op, u8 flags, u32 pid,
 #if defined(__TARGET_ARCH_x86)
 	barrier();
 #else
-	__sync_fetch_and_add(&ring->pad[0], 0);
+	__sync_fetch_and_add(&ring->expected, 0);
 #endif
 	*(volatile u8 *)&record->lap = (at >> config.ring_shift) + 1;
-}
-
-static __always_inline void tell(u8 kind, u8 op, u8 flags, u32 pid, u64 a, u64 b)
-{
-	/* Before the reservation, so that order in the ring is order in time but for interrupts in between. */
-	tell_at(bpf_ktime_get_ns(), kind, op, flags, pid, a, b);
 }
 
 static __always_inline struct ring *this_ring(void)
@@ -122,120 +134,52 @@ static __always_inline struct ring *this_ring(void)
 	return bpf_map_lookup_elem(&rings, &cpu);
 }
 
-/* Tells the current task's sends, two a record, spread over the time since the first. */
-static __noinline int flush_sends(struct task_struct *task)
-{
-	struct ring *ring = this_ring();
-	u64 now, step;
-	u32 count;
-
-	if (!ring || !ring->sends_count)
-		return 0;
-	count = ring->sends_count;
-	ring->sends_count = 0;
-	now = bpf_ktime_get_ns();
-	step = (now - ring->sends_since) / (SENDS_MAX / 2);
-	for (u32 i = 0; i < SENDS_MAX; i += 2) {
-		u64 second = i + 1 < count ? ring->sends[i + 1] : 0;
-		u64 time = i + 2 < count ? ring->sends_since + step * (i / 2) : now;
-
-		if (i >= count)
-			break;
-		tell_at(time, RECORD_SENDS, 0, 0, task->pid, ring->sends[i], second);
-	}
-	return 0;
-}
+#include "include/accounting.bpf.h"
 
 /* ---- operations of a task of the target ---- */
 
-static __always_inline bool is_read(u8 op)
+/* A send whose channel is seen must be the expected one; where it is not, the pattern goes on from it. */
+static __always_inline void compare_with_pattern(struct pattern *pattern, const struct operation_info *info)
 {
-	return op == OP_PIPE_READ || op == OP_SOCKET_RECEIVE;
-}
+	u32 expected = pattern->expected;
+	struct ring *ring = this_ring();
 
-static __always_inline void remember_read(struct target *target, const struct operation_info *info)
-{
-	target->read_op = info->op;
-	target->read_channel = info->channel;
-	target->read_kind = info->channel_kind;
-	target->read_known = 1;
-}
-
-/* A task that never waited: the system call that it is in, or has just left, may show what it reads. */
-static __always_inline void learn_read(struct task_struct *task, struct target *target)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	u8 class = class_of(REGS_NUMBER(regs));
-	struct operation_info info;
-
-	if (class != CLASS_READ && class != CLASS_READ_VECTOR)
+	if (pattern_has(pattern, expected) && pattern_at(pattern, expected)->channel == info->channel)
 		return;
-	resolve(&info, regs, class);
-	if (is_read(info.op))
-		remember_read(target, &info);
+	pattern->expected = pattern_find(pattern, info->channel, info->amount);
+	/* Those since the last look may have been others, too. */
+	if (ring)
+		__sync_fetch_and_add(&ring->writes, 8);
 }
 
-static __always_inline void tell_exit(struct target *target, u32 pid, s64 result)
+/* Tells the two directions of a connection as one's, once. */
+static __always_inline void tell_peers(u64 now, const struct operation_info *info)
 {
-	tell(RECORD_OP_EXIT, target->op, target->channel_kind, pid, target->channel, result);
-	target->open = 0;
-}
+	u64 channel = info->channel, peer = info->peer;
+	u64 *known;
 
-static __always_inline void remember_accounting(struct task_struct *task, struct target *target)
-{
-	target->read_calls = TRACED(task)->ioac.syscr;
-	target->read_bytes = TRACED(task)->ioac.rchar;
-	target->write_bytes = TRACED(task)->ioac.wchar;
-}
-
-#define RESULT_UNKNOWN 0x7fffffffffffffffLL
-
-/*
- * While counting: tells what the task's I/O accounting says has been read since last told, and closes an
- * operation that has returned. An open read that the accounting does not show yet is still in progress.
- */
-static __always_inline void settle(struct task_struct *task, struct target *target)
-{
-	u64 calls = TRACED(task)->ioac.syscr - target->read_calls;
-	u64 bytes = TRACED(task)->ioac.rchar - target->read_bytes;
-
-	/* The hook in socket sends closes those. */
-	if (target->open && target->op == OP_SOCKET_SEND)
+	if (info->channel_kind != CHANNEL_SOCKET || !peer || peer == channel)
 		return;
-	if (target->open && is_read(target->op)) {
-		if (!calls)
-			return;
-		tell_exit(target, task->pid, bytes);
-	} else {
-		if (target->open) {
-			u64 written = TRACED(task)->ioac.wchar - target->write_bytes;
-
-			tell_exit(target, task->pid, target->op == OP_PIPE_WRITE ? written : RESULT_UNKNOWN);
-		}
-		if (bytes && !target->read_known)
-			learn_read(task, target);
-		/* Until it is known the sum grows. */
-		if (bytes && !target->read_known)
-			return;
-		if (bytes)
-			tell(RECORD_OP_EXIT, target->read_op, target->read_kind, task->pid, target->read_channel, bytes);
-	}
-	remember_accounting(task, target);
+	known = bpf_map_lookup_elem(&peers, &channel);
+	if (known && *known == peer)
+		return;
+	bpf_map_update_elem(&peers, &channel, &peer, BPF_ANY);
+	tell(now, RECORD_PEERS, 0, 0, 0, channel, peer);
 }
 
 /* The current task waits or wakes within a system call: its operation becomes known, once. */
-static __always_inline void open_operation(struct task_struct *task, struct target *target, bool only_yield,
+static __always_inline void open_operation(u64 now, struct task_struct *task, struct target *target, bool only_yield,
 					   bool softirq)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	u8 class = class_of(REGS_NUMBER(regs));
 	struct operation_info info;
 
-	if (control.counting) {
+	if (control.telling) {
 		struct ring *ring = this_ring();
 
-		flush_sends(task);
-		settle(task, target);
+		flush_sends(task, now, 0);
+		settle(now, task, target);
 		/* Its next send looks at what this was. */
 		if (ring)
 			ring->fast = 0;
@@ -252,8 +196,11 @@ static __always_inline void open_operation(struct task_struct *task, struct targ
 	target->channel_kind = info.channel_kind;
 	target->open = 1;
 	if (is_read(info.op))
-		remember_read(target, &info);
-	tell(RECORD_OP_ENTER, info.op, info.channel_kind, task->pid, info.channel, info.amount);
+		remember_read(target, info.op, info.channel_kind, info.channel);
+	if (control.telling == TELLING_PATTERNS && info.op == OP_SOCKET_SEND)
+		compare_with_pattern(&target->pattern, &info);
+	tell_peers(now, &info);
+	tell(now, RECORD_OP_ENTER, info.op, info.channel_kind, task->pid, info.channel, info.amount);
 }
 
 /* Whether an operation that neither waited nor woke is worth telling. */
@@ -271,51 +218,62 @@ int BPF_PROG(system_call_returns, struct pt_regs *regs, long result)
 	struct operation_info info;
 	struct target *target;
 	struct ring *ring;
-	u32 cpu;
+	u64 now;
 
-	if (class == CLASS_NONE || control.counting)
+	if (class == CLASS_NONE || control.telling)
 		return 0;
 	task = bpf_get_current_task_btf();
 	target = bpf_task_storage_get(&targets, task, 0, 0);
-	if (!target)
+	ring = this_ring();
+	if (!target || !ring)
 		return 0;
-	cpu = bpf_get_smp_processor_id();
-	ring = bpf_map_lookup_elem(&rings, &cpu);
-	if (ring)
-		__sync_fetch_and_add(&ring->returns, 1);
+	now = bpf_ktime_get_ns();
+	__sync_fetch_and_add(&ring->returns, 1);
 	if (target->open) {
-		if (target->channel_kind == CHANNEL_SOCKET && class <= CLASS_WRITE_VECTOR && ring)
-			__sync_fetch_and_add(&ring->sockets, 1);
-		tell_exit(target, task->pid, result);
+		info.op = target->op;
+		info.channel = target->channel;
+		info.channel_kind = target->channel_kind;
+		tell_exit(now, target, task->pid, result);
 	} else {
 		resolve(&info, regs, class);
-		if (info.channel_kind == CHANNEL_SOCKET && class <= CLASS_WRITE_VECTOR && ring)
-			__sync_fetch_and_add(&ring->sockets, 1);
+		tell_peers(now, &info);
 		if (is_telling(info.op, result)) {
 			if (info.op == OP_SLEEP_ABSOLUTE)
-				tell(RECORD_OP_ENTER, info.op, info.channel_kind, task->pid, info.channel, info.amount);
-			tell(RECORD_OP_EXIT, info.op, info.channel_kind, task->pid, info.channel, result);
+				tell(now, RECORD_OP_ENTER, info.op, info.channel_kind, task->pid, info.channel,
+				     info.amount);
+			tell(now, RECORD_OP_EXIT, info.op, info.channel_kind, task->pid, info.channel, result);
 			if (is_read(info.op))
-				remember_read(target, &info);
+				remember_read(target, info.op, info.channel_kind, info.channel);
 		}
 		/* A wake-up in an interrupt just now may have found the call still in progress. */
 		target->open = 0;
 	}
-	remember_accounting(task, target);
+	if (info.channel_kind == CHANNEL_SOCKET && class <= CLASS_WRITE_VECTOR)
+		__sync_fetch_and_add(&ring->sockets, 1);
+	if (class == CLASS_WRITE || class == CLASS_WRITE_VECTOR) {
+		__sync_fetch_and_add(&ring->writes, 1);
+		if (info.op == OP_SOCKET_SEND && result > 0)
+			learn_send(target, ring, fits_accounting(task, target, 1, result, false), info.channel, result);
+		else
+			target->pattern.hits = 0;
+	} else if (is_read(info.op) && result > 0 &&
+		   (target->reads_vary || TRACED(task)->ioac.syscr == target->read_calls)) {
+		__sync_fetch_and_add(&ring->reads_unsure, 1);
+	}
+	remember_reads(task, target);
+	remember_writes(task, target);
 	return 0;
 }
 
-/* The inode of a UNIX socket's peer by plain loads; 0 if it takes the longer way. */
+/* The inode of a UNIX socket's peer; 0 for other sockets. */
 static __always_inline u64 peer_inode(struct sock *sk)
 {
-	struct unix_sock *unix_socket;
+	struct sock *peer;
 
 	if (sk->__sk_common.skc_family != FAMILY_UNIX)
 		return 0;
-	unix_socket = bpf_skc_to_unix_sock(sk);
-	if (!unix_socket || !unix_socket->peer || !unix_socket->peer->sk_socket)
-		return 0;
-	return unix_socket->peer->sk_socket->file->f_inode->i_ino;
+	peer = LOAD(struct unix_sock, sk, peer);
+	return peer ? socket_inode(peer) : 0;
 }
 
 /* A send by a task whose state has to be looked at. */
@@ -323,22 +281,37 @@ static __noinline int send_slowly(struct sock *sk, struct ring *ring, int result
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct target *target = bpf_task_storage_get(&targets, task, 0, 0);
+	u64 now, channel = 0;
 
 	if (!target)
 		return 0;
-	flush_sends(task);
+	now = bpf_ktime_get_ns();
+	flush_sends(task, now, 0);
+	if (target->telling == TELLING_PATTERNS)
+		settle_writes(now, task, target, 0, 0);
+	target->telling = TELLING_SENDS;
 	if (target->open && target->op == OP_SOCKET_SEND) {
-		tell_exit(target, task->pid, result);
+		channel = target->channel;
+		tell_exit(now, target, task->pid, result);
 	} else if (result > 0) {
-		settle(task, target);
-		tell(RECORD_OP_EXIT, OP_SOCKET_SEND, CHANNEL_SOCKET, task->pid, socket_channel(sk, true), result);
+		settle(now, task, target);
+		channel = socket_channel(sk, true);
+		tell(now, RECORD_OP_EXIT, OP_SOCKET_SEND, CHANNEL_SOCKET, task->pid, channel, result);
+	}
+	if (result > 0) {
+		bool fits = fits_accounting(task, target, 1, 0, true);
+
+		target->write_bytes += result;
+		__sync_fetch_and_add(&ring->returns, 1);
+		__sync_fetch_and_add(&ring->writes, 1);
+		learn_send(target, ring, fits, channel, result);
 	}
 	ring->read_calls = TRACED(task)->ioac.syscr;
 	ring->fast = !target->open && target->read_calls == ring->read_calls;
 	return 0;
 }
 
-/* Attached only while counting. */
+/* Attached only while telling sends. */
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(socket_sends, struct sock *sk, int result, int flags)
 {
@@ -347,7 +320,7 @@ int BPF_PROG(socket_sends, struct sock *sk, int result, int flags)
 	u64 channel;
 	u32 at;
 
-	if (!control.counting || !ring)
+	if (control.telling != TELLING_SENDS || !ring)
 		return 0;
 	at = ring->sends_count;
 	channel = peer_inode(sk);
@@ -359,14 +332,45 @@ int BPF_PROG(socket_sends, struct sock *sk, int result, int flags)
 	ring->sends[at & (SENDS_MAX - 1)] = channel << 32 | (u32)result;
 	ring->sends_count = at + 1;
 	if (at + 1 == SENDS_MAX)
-		flush_sends(task);
+		flush_sends(task, bpf_ktime_get_ns(), 1);
+	return 0;
+}
+
+#define MESSAGE_PEEK 2
+
+/* Attached only while telling sends, for targets whose reads accounting cannot tell. */
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(socket_receives, struct sock *sk, int result, int flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct ring *ring = this_ring();
+	struct target *target;
+	u64 channel, now;
+
+	if (!control.receives || !ring || flags & MESSAGE_PEEK)
+		return 0;
+	target = bpf_task_storage_get(&targets, task, 0, 0);
+	if (!target)
+		return 0;
+	now = bpf_ktime_get_ns();
+	flush_sends(task, now, 0);
+	if (target->open && target->op == OP_SOCKET_RECEIVE) {
+		tell_exit(now, target, task->pid, result);
+		return 0;
+	}
+	if (result <= 0)
+		return 0;
+	settle(now, task, target);
+	channel = socket_channel(sk, false);
+	tell(now, RECORD_OP_EXIT, OP_SOCKET_RECEIVE, CHANNEL_SOCKET, task->pid, channel, result);
+	remember_read(target, OP_SOCKET_RECEIVE, CHANNEL_SOCKET, channel);
 	return 0;
 }
 
 /* ---- scheduling ---- */
 
 /* Attributes are compared at each switch: whoever changed them, by whatever call, it is seen. */
-static __always_inline void check_attributes(struct task_struct *task, struct target *target)
+static __always_inline void check_attributes(u64 now, struct task_struct *task, struct target *target)
 {
 	u32 policy_and_priority = task->policy | task->rt_priority << 16;
 	u64 cpus = task->cpus_mask.bits[0];
@@ -377,14 +381,14 @@ static __always_inline void check_attributes(struct task_struct *task, struct ta
 	if (target->static_prio != task->static_prio || target->policy_and_priority != policy_and_priority ||
 	    target->slice != slice) {
 		if (target->attributes_known)
-			tell(RECORD_ATTRIBUTES, task->policy, task->rt_priority, task->pid, task->static_prio, slice);
+			tell(now, RECORD_ATTRIBUTES, task->policy, task->rt_priority, task->pid, task->static_prio, slice);
 		target->static_prio = task->static_prio;
 		target->policy_and_priority = policy_and_priority;
 		target->slice = slice;
 	}
 	if (target->cpus != cpus || target->cpu_count != task->nr_cpus_allowed) {
 		if (target->attributes_known)
-			tell(RECORD_AFFINITY, 0, 0, task->pid, cpus, task->nr_cpus_allowed);
+			tell(now, RECORD_AFFINITY, 0, 0, task->pid, cpus, task->nr_cpus_allowed);
 		target->cpus = cpus;
 		target->cpu_count = task->nr_cpus_allowed;
 	}
@@ -406,25 +410,25 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
 	u8 state = preempt ? 0 : state_of(prev_state);
+	struct ring *ring = this_ring();
 	struct target *target = NULL;
+	u64 now = bpf_ktime_get_ns();
 
-	if (control.counting) {
-		struct ring *ring = this_ring();
-
-		flush_sends(prev);
-		if (ring)
-			ring->fast = 0;
-	}
+	if (!ring)
+		return 0;
+	flush_sends(prev, now, 0);
+	ring->fast = 0;
 	if (prev->pid)
 		target = bpf_task_storage_get(&targets, prev, 0, 0);
 	if (target) {
 		if (!preempt && state != 4)
-			open_operation(prev, target, state == 0, false);
-		else if (control.counting)
-			settle(prev, target);
-		check_attributes(prev, target);
+			open_operation(now, prev, target, state == 0, false);
+		else if (control.telling)
+			settle(now, prev, target);
+		check_attributes(now, prev, target);
 	}
-	tell(RECORD_SWITCH, state, 0, prev->pid, next->pid, 0);
+	ring->since = now;
+	tell(now, RECORD_SWITCH, state, 0, prev->pid, next->pid, 0);
 	return 0;
 }
 
@@ -432,8 +436,8 @@ SEC("tp_btf/sched_waking")
 int BPF_PROG(wakes, struct task_struct *wakee)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	u32 cpu = bpf_get_smp_processor_id();
-	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
+	struct ring *ring = this_ring();
+	u64 now = bpf_ktime_get_ns();
 	u8 context = 0;
 
 	if (ring)
@@ -441,24 +445,24 @@ int BPF_PROG(wakes, struct task_struct *wakee)
 	if (context != 1 && task->pid) {
 		struct target *target = bpf_task_storage_get(&targets, task, 0, 0);
 
-		if (target && (!target->open || control.counting))
-			open_operation(task, target, false, context == 2);
+		if (target && (!target->open || control.telling))
+			open_operation(now, task, target, false, context == 2);
 	}
-	tell(RECORD_WAKING, context, 0, task->pid, wakee->pid, task_cpu(wakee));
+	tell(now, RECORD_WAKING, context, 0, task->pid, wakee->pid, task_cpu(wakee));
 	return 0;
 }
 
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(wakes_new, struct task_struct *task)
 {
-	tell(RECORD_WAKEUP_NEW, 0, 0, 0, task->pid, task_cpu(task));
+	tell(bpf_ktime_get_ns(), RECORD_WAKEUP_NEW, 0, 0, 0, task->pid, task_cpu(task));
 	return 0;
 }
 
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(migrates, struct task_struct *task, int to)
 {
-	tell(RECORD_MIGRATE, 0, 0, 0, task->pid, task_cpu(task) | (u64)to << 32);
+	tell(bpf_ktime_get_ns(), RECORD_MIGRATE, 0, 0, 0, task->pid, task_cpu(task) | (u64)to << 32);
 	return 0;
 }
 
@@ -473,9 +477,9 @@ int BPF_PROG(forks, struct task_struct *parent, struct task_struct *child)
 
 		/* What it inherits is known, so that its first own change is told. */
 		if (of_child)
-			check_attributes(child, of_child);
+			check_attributes(0, child, of_child);
 	}
-	tell(RECORD_FORK, 0, target != NULL, parent->pid, child->pid | (u64)child->tgid << 32, 0);
+	tell(bpf_ktime_get_ns(), RECORD_FORK, 0, target != NULL, parent->pid, child->pid | (u64)child->tgid << 32, 0);
 	return 0;
 }
 
@@ -484,7 +488,23 @@ static __always_inline void tell_name(u8 kind, struct task_struct *task, const v
 	u64 text[2] = {};
 
 	bpf_probe_read_kernel_str(text, sizeof(text), name);
-	tell(kind, 0, 0, task->pid, text[0], text[1]);
+	tell(bpf_ktime_get_ns(), kind, 0, 0, task->pid, text[0], text[1]);
+}
+
+/* A waiter of higher priority lends it to the holder of a lock: in force from now on, seen at no switch. */
+SEC("tp_btf/sched_pi_setprio")
+int BPF_PROG(inherits_priority, struct task_struct *task, struct task_struct *donor)
+{
+	u32 lender = 0;
+	int prio = 0;
+
+	/* Not every kernel tells its verifier that there may be none: read by calls, which then give 0. */
+	if (donor) {
+		lender = BPF_CORE_READ(donor, pid);
+		prio = BPF_CORE_READ(donor, prio);
+	}
+	tell(bpf_ktime_get_ns(), RECORD_PRIORITY_LENT, 0, 0, task->pid, lender, lender ? prio : task->normal_prio);
+	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -504,98 +524,20 @@ int BPF_PROG(renames, struct task_struct *task, const char *name)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(exits, struct task_struct *task)
 {
-	tell(RECORD_EXIT, 0, 0, task->pid, 0, 0);
-	return 0;
-}
+	u64 now = bpf_ktime_get_ns();
 
-/* ---- interrupts and timers ---- */
+	if (control.telling) {
+		struct target *target = bpf_task_storage_get(&targets, task, 0, 0);
 
-/*
- * The kernel's own counter of interrupt depth is not reachable on every kernel: keep a flag. Handlers do not
- * nest, and a flag mends itself where the recorder starts within one.
- */
-static __always_inline void enter(u8 kind, u8 op, u64 number, bool hard)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
-
-	if (ring && hard)
-		ring->in_hardirq = 1;
-	else if (ring)
-		ring->in_softirq = 1;
-	tell(kind, op, 0, 0, number, 0);
-}
-
-static __always_inline void leave(u8 kind, u8 op, u64 number, bool hard)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-	struct ring *ring = bpf_map_lookup_elem(&rings, &cpu);
-
-	tell(kind, op, 0, 0, number, 0);
-	if (ring && hard)
-		ring->in_hardirq = 0;
-	else if (ring)
-		ring->in_softirq = 0;
-}
-
-SEC("tp_btf/irq_handler_entry")
-int BPF_PROG(device_enters, int irq, struct irqaction *action)
-{
-	enter(RECORD_IRQ_ENTER, 2, irq, true);
-	return 0;
-}
-
-SEC("tp_btf/irq_handler_exit")
-int BPF_PROG(device_exits, int irq, struct irqaction *action, int result)
-{
-	leave(RECORD_IRQ_EXIT, 2, irq, true);
-	return 0;
-}
-
-#define VECTOR_HOOKS(point, source)                                                                \
-	SEC("tp_btf/" #point "_entry") int BPF_PROG(point##_enters, int vector)                    \
-	{                                                                                          \
-		enter(RECORD_IRQ_ENTER, source, 0, true);                                  \
-		return 0;                                                                          \
-	}                                                                                          \
-	SEC("tp_btf/" #point "_exit") int BPF_PROG(point##_exits, int vector)                      \
-	{                                                                                          \
-		leave(RECORD_IRQ_EXIT, source, 0, true);                                        \
-		return 0;                                                                          \
+		flush_sends(task, now, 0);
+		if (target)
+			settle(now, task, target);
 	}
-
-/* x86 only; elsewhere timer and inter-processor interrupts are not seen apart. */
-VECTOR_HOOKS(local_timer, 0)
-VECTOR_HOOKS(reschedule, 1)
-VECTOR_HOOKS(call_function, 1)
-VECTOR_HOOKS(call_function_single, 1)
-
-SEC("tp_btf/softirq_entry")
-int BPF_PROG(softirq_enters, unsigned int vector)
-{
-	enter(RECORD_SOFTIRQ_ENTER, vector, 0, false);
+	tell(now, RECORD_EXIT, 0, 0, task->pid, 0, 0);
 	return 0;
 }
 
-SEC("tp_btf/softirq_exit")
-int BPF_PROG(softirq_exits, unsigned int vector)
-{
-	leave(RECORD_SOFTIRQ_EXIT, vector, 0, false);
-	return 0;
-}
-
-SEC("tp_btf/hrtimer_expire_entry")
-int BPF_PROG(timer_expires, struct hrtimer *timer, void *now)
-{
-	struct task_struct *task;
-
-	if (!bpf_ksym_exists(&hrtimer_wakeup) || timer->function != &hrtimer_wakeup)
-		return 0;
-	task = BPF_CORE_READ((struct hrtimer_sleeper *)timer, task);
-	if (task)
-		tell(RECORD_TIMER, 0, 0, 0, BPF_CORE_READ(task, pid), timer->node.expires - timer->base->offset);
-	return 0;
-}
+#include "include/interrupts.bpf.h"
 
 /* ---- tasks that are there at the start ---- */
 

@@ -8,6 +8,7 @@
 
 struct operation_info {
 	u64 channel;
+	u64 peer;	/* channel of the other direction, if a socket's */
 	u64 amount;
 	u8 op;
 	u8 channel_kind;
@@ -23,9 +24,17 @@ struct operation_info {
 
 static __always_inline u64 socket_inode(struct sock *sk)
 {
-	u64 inode = BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+	struct socket *socket;
+	struct file *file;
+	struct inode *inode = NULL;
 
-	return inode ? inode : (u64)sk;
+	/* Since 6.17. */
+	if (bpf_core_field_exists(struct sock, sk_ino))
+		return LOAD(struct sock, sk, sk_ino);
+	socket = LOAD(struct sock, sk, sk_socket);
+	file = LOAD(struct socket, socket, file);
+	inode = LOAD(struct file, file, f_inode);
+	return LOAD(struct inode, inode, i_ino);
 }
 
 /* One end of a connection, the same seen from both: bit 63, ports, mixed addresses. */
@@ -38,18 +47,18 @@ static __always_inline u64 inet_end(u32 address, u16 port, u32 peer_address, u16
 /* The channel of a socket: named by its receiving end. */
 static __always_inline u64 socket_channel(struct sock *sk, bool sending)
 {
-	u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	u16 family = LOAD(struct sock, sk, __sk_common.skc_family);
 
 	if (family == FAMILY_UNIX) {
-		struct sock *peer = sending ? BPF_CORE_READ((struct unix_sock *)sk, peer) : NULL;
+		struct sock *peer = sending ? LOAD(struct unix_sock, sk, peer) : NULL;
 
 		return socket_inode(peer ? peer : sk);
 	}
 	if (family == FAMILY_INET || family == FAMILY_INET6) {
-		u32 local = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
-		u32 remote = BPF_CORE_READ(sk, __sk_common.skc_daddr);
-		u16 port = BPF_CORE_READ(sk, __sk_common.skc_num);
-		u16 remote_port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+		u32 local = LOAD(struct sock, sk, __sk_common.skc_rcv_saddr);
+		u32 remote = LOAD(struct sock, sk, __sk_common.skc_daddr);
+		u16 port = LOAD(struct sock, sk, __sk_common.skc_num);
+		u16 remote_port = __builtin_bswap16(LOAD(struct sock, sk, __sk_common.skc_dport));
 
 		if (remote_port)
 			return sending ? inet_end(remote, remote_port, local, port)
@@ -58,38 +67,53 @@ static __always_inline u64 socket_channel(struct sock *sk, bool sending)
 	return socket_inode(sk);
 }
 
+/* An open file of the current task. */
+static __always_inline struct file *open_file(u32 fd)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct files_struct *files = TRACED(task)->files;
+	struct fdtable *table = LOAD(struct files_struct, files, fdt);
+	struct file **open_files = LOAD(struct fdtable, table, fd);
+
+	if (fd >= LOAD(struct fdtable, table, max_fds))
+		return NULL;
+	return LOAD(struct list_head___trace, open_files + fd, next);
+}
+
 /* A file descriptor of the current task as a channel, and the operation that reads or writes it. */
 static __noinline void resolve_file(struct operation_info *info, u32 fd, u32 writing)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct file **files;
-	struct file *file = NULL;
+	struct file *file = open_file(fd);
+	struct inode *inode;
 	unsigned short mode;
 
 	info->op = OP_OTHER_IO;
 	info->channel_kind = CHANNEL_OTHER;
 	info->channel = 0;
-	if (fd >= BPF_CORE_READ(TRACED(task), files, fdt, max_fds))
-		return;
-	files = BPF_CORE_READ(TRACED(task), files, fdt, fd);
-	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
 	if (!file)
 		return;
-	info->channel = BPF_CORE_READ(file, f_inode, i_ino);
-	mode = BPF_CORE_READ(file, f_inode, i_mode) & FILE_TYPE_MASK;
+	inode = LOAD(struct file, file, f_inode);
+	info->channel = LOAD(struct inode, inode, i_ino);
+	mode = LOAD(struct inode, inode, i_mode) & FILE_TYPE_MASK;
 	if (mode == FILE_TYPE_FIFO) {
 		info->channel_kind = CHANNEL_PIPE;
 		info->op = writing ? OP_PIPE_WRITE : OP_PIPE_READ;
 	} else if (mode == FILE_TYPE_SOCKET) {
-		struct socket *socket = BPF_CORE_READ(file, private_data);
+		struct socket *socket = LOAD(struct file, file, private_data);
+		struct sock *sk;
 
 		info->channel_kind = CHANNEL_SOCKET;
 		info->op = writing ? OP_SOCKET_SEND : OP_SOCKET_RECEIVE;
-		info->channel = socket_channel(BPF_CORE_READ(socket, sk), writing);
+		sk = LOAD(struct socket, socket, sk);
+		info->channel = socket_channel(sk, writing);
+		info->peer = socket_channel(sk, !writing);
 	} else if (!mode) {
+		const struct file_operations *operations = LOAD(struct file, file, f_op);
+
 		/* Anonymous inodes share one number: the object behind is the identity. An eventfd hands over counts. */
-		info->channel = (u64)BPF_CORE_READ(file, private_data);
-		if (bpf_ksym_exists(&eventfd_write) && BPF_CORE_READ(file, f_op, write) == &eventfd_write)
+		info->channel = (u64)LOAD(struct file, file, private_data);
+		if (bpf_ksym_exists(&eventfd_write) &&
+		    LOAD(struct file_operations, operations, write) == &eventfd_write)
 			info->op = writing ? OP_PIPE_WRITE : OP_PIPE_READ;
 	}
 }
@@ -185,6 +209,7 @@ static __noinline void resolve(struct operation_info *info, struct pt_regs *regs
 	info->valid = class != CLASS_NONE;
 	info->amount = 0;
 	info->channel = 0;
+	info->peer = 0;
 	info->channel_kind = CHANNEL_NONE;
 	info->op = OP_OTHER_IO;
 	switch (class) {

@@ -37,6 +37,10 @@ enum record_kind {
 	RECORD_OP_ENTER,	/* pid, op, flags: channel kind, a: channel, b: amount */
 	RECORD_OP_EXIT,		/* pid, op, flags: channel kind, a: channel, b: result */
 	RECORD_SENDS,		/* pid, a and b: channel and bytes of a send in 32 bits each, b may be 0 */
+	RECORD_PATTERN,		/* pid, op: position, flags: that of the next, a: channel, b: bytes */
+	RECORD_RUN,		/* pid, op: position of the first, a: sends, b: since when */
+	RECORD_PRIORITY_LENT,	/* pid, a: who lends it or 0 when it is given back, b: prio in force */
+	RECORD_PEERS,		/* a and b: channels of the two directions of a connection */
 };
 
 /* Numbered as the model's Operation. */
@@ -98,32 +102,45 @@ struct recorder_config {
 	u8 classes[SYSCALLS_MAX];
 };
 
+/* How operations are told that neither wait nor wake. */
+enum telling {
+	TELLING_RETURNS,	/* each at its return */
+	TELLING_SENDS,		/* sends by a hook, reads by a hook or from I/O accounting */
+	TELLING_PATTERNS,	/* sends from I/O accounting and their task's pattern, reads from accounting */
+};
+
 /* Changed while recording. */
 struct recorder_control {
-	/* Operations that neither wait nor wake: told at each return, or counted from sends and I/O accounting. */
-	u32 counting;
+	u32 telling;
+	u32 receives;	/* while telling sends: reads come by a hook as well */
 };
 
 #define SENDS_MAX 8
+#define PATTERN_MAX 32
+/* Sends of one run record: more are a mistake. */
+#define RUN_MAX (1 << 20)
 
 /* One CPU's ring: its own line for each side. */
 struct ring {
 	u64 head;
 	u64 dropped;
-	u64 returns;	/* system calls of the target that came by the exit hook */
-	u64 sockets;	/* of which took from or gave to a socket */
-	u32 in_hardirq;	/* a handler is in progress */
+	u64 returns;		/* operations of the target: returns, or writes found in accounting */
+	u64 sockets;		/* of which took from or gave to a socket */
+	u32 in_hardirq;		/* a handler is in progress */
 	u32 in_softirq;
-	u64 pad[3];
-	u64 tail;	/* written by the reader */
-	u64 pad2[7];
-	/* While counting: the current task's sends that are not told yet, and what its sends may skip. */
+	u64 writes;		/* of returns, those that sent or wrote */
+	u64 expected;		/* of which followed a pattern that holds */
+	u64 reads_unsure;	/* reads that accounting could not tell, or not of which channel */
+	u64 tail;		/* written by the reader */
+	u64 pad[7];
+	/* While telling sends: the current task's that are not told yet, and what its sends may skip. */
 	u64 sends[SENDS_MAX];
 	u64 sends_since;
-	u64 read_calls;	/* of its I/O accounting when last told */
+	u64 read_calls;		/* of its I/O accounting when last told */
 	u32 sends_count;
-	u32 fast;	/* it is a target without an open operation */
-	u64 pad3[5];
+	u32 fast;		/* it is a target without an open operation */
+	u64 since;		/* when the current task was last looked at, or switched in */
+	u64 pad2[4];
 };
 
 #endif

@@ -81,6 +81,7 @@ struct socket;
 struct sock {
 	struct sock_common __sk_common;
 	struct socket *sk_socket;
+	unsigned long sk_ino;
 };
 
 struct socket {
@@ -152,6 +153,29 @@ static __always_inline u32 task_cpu(struct task_struct *task)
 		return TRACED(task)->thread_info.cpu;
 	return TRACED(task)->cpu;
 }
+
+/* Any word of kernel memory, as the first member of a type that every kernel has. */
+struct list_head___trace {
+	void *next;
+} __attribute__((preserve_access_index));
+
+extern void *bpf_rdonly_cast(const void *object, u32 type) __ksym __weak;
+
+/*
+ * A member of an object in kernel memory, 0 where there is none. Since 6.2 it is a plain load that tolerates
+ * faults; before, or under another name, a call for each pointer on the way.
+ */
+#define LOAD(type, pointer, member)                                                                \
+	({                                                                                         \
+		typeof(((type *)0)->member) loaded_;                                               \
+                                                                                                   \
+		if (bpf_ksym_exists(bpf_rdonly_cast))                                              \
+			loaded_ = ((type *)bpf_rdonly_cast((const void *)(pointer),                \
+							   bpf_core_type_id_kernel(type)))->member; \
+		else                                                                               \
+			loaded_ = BPF_CORE_READ((type *)(pointer), member);                        \
+		loaded_;                                                                           \
+	})
 
 /* Sleeps in the kernel end in this function; a timer that calls it names its task. */
 extern const void hrtimer_wakeup __ksym __weak;

@@ -175,6 +175,15 @@ pub enum EventKind {
         /// New slice; zero is the kernel's base slice.
         slice: Nanos,
     },
+    /// A waiter of higher priority lends it to the holder of a lock (`sched_pi_setprio`), or gets it back.
+    PriorityLent {
+        /// The holder.
+        task: TaskId,
+        /// The waiter; idle when the task's own priority is in force again.
+        lender: TaskId,
+        /// The kernel's `prio` in force from now on: 0 to 99 is real-time, from 100 on fair; lower is stronger.
+        prio: u8,
+    },
     /// An interrupt handler begins.
     IrqEnter {
         /// Whose.

@@ -3,8 +3,10 @@
 use proptest::prelude::*;
 use schedlab_model::event::{Context, IrqSource, Operation, PrevState};
 use schedlab_model::machine::MachineDescription;
-use schedlab_model::recording::codec::{CodecError, VERSION, decode, decode_prefix, encode};
-use schedlab_model::recording::{ChannelInfo, ChannelKind, Provenance, Recording, TaskInfo};
+use schedlab_model::recording::codec::{CodecError, RecordingWriter, VERSION, decode, decode_prefix, encode};
+use schedlab_model::recording::{
+    ChannelInfo, ChannelKind, PatternEntry, Provenance, Recording, Run, TaskInfo,
+};
 use schedlab_model::topology::Topology;
 use schedlab_model::{
     ChannelId, CpuId, CpuSet, Event, EventKind, Nanos, Nice, Policy, TaskAttributes, TaskId,
@@ -209,4 +211,62 @@ fn other_files_are_named_as_such() {
     assert_eq!(decode(b"\x7fELF\x02\x01\x01\0"), Err(CodecError::NotARecording));
     assert_eq!(decode(b""), Err(CodecError::NotARecording));
     assert_eq!(decode(b"\x89SLREC\r\n\x01\0\0\0"), Err(CodecError::Empty));
+}
+
+fn row(pid: i32) -> TaskInfo {
+    TaskInfo {
+        pid,
+        tgid: pid,
+        name: "sender".to_owned(),
+        parent: TaskId::IDLE,
+        attributes: TaskAttributes::default(),
+        target: true,
+        existed: true,
+        start_cpu: CpuId(0),
+        start_runnable: true,
+    }
+}
+
+/// Two sends of 100 bytes to one channel, then 40 to another, over and over: a run tells them as one.
+#[test]
+fn a_run_comes_back_as_its_sends_among_the_other_events() {
+    let provenance = Provenance { counted_from: Some(Nanos::ZERO), ..Provenance::default() };
+    let machine = MachineDescription::generic("test", Topology::flat(2).expect("two CPUs"));
+    let mut writer = RecordingWriter::new(Vec::new(), &provenance, &machine).expect("memory");
+    (0..3_u32).for_each(|id| writer.task(TaskId(id), &row(id as i32)));
+    let socket = ChannelInfo { kind: ChannelKind::Socket, identity: 7, peer: None, capacity: 0 };
+    (0..2).for_each(|id| writer.channel(ChannelId(id), &socket));
+    let (task, reader) = (TaskId(1), TaskId(2));
+    for (index, channel, bytes, next) in [(0, 0, 100, 1), (1, 0, 100, 2), (2, 1, 40, 0)] {
+        writer.pattern(task, index, &PatternEntry { channel: ChannelId(channel), bytes, next });
+    }
+    let event = |time, kind| Event { time: Nanos(time), cpu: CpuId(1), kind };
+    let read = |time, channel, result| {
+        let (operation, channel) = (Operation::SocketReceive, ChannelId(channel));
+        event(time, EventKind::OperationExit { task: reader, operation, channel, result })
+    };
+    // The reader's sum is told before the run in which its bytes were sent.
+    [read(250, 0, 300), read(900, 0, 100), read(950, 1, 40)]
+        .iter()
+        .for_each(|e| writer.event(e).expect("memory"));
+    let (since, until) = (Nanos(100), Nanos(600));
+    writer.run(&Run { task, cpu: CpuId(0), since, until, first: 1, count: 5 }).expect("memory");
+    assert_eq!(writer.event_count(), 8);
+    let bytes = writer.finish(&provenance, Nanos(1_000)).expect("memory");
+    let recording = decode(&bytes).expect("just written");
+    let told: Vec<(u64, u32, i64)> = recording
+        .events
+        .iter()
+        .map(|event| match event.kind {
+            EventKind::OperationExit { channel, result, .. } => (event.time.0, channel.0, result),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let sends = [(200, 0, 100), (300, 1, 40), (400, 0, 100), (500, 0, 100), (600, 1, 40)];
+    let reads = [(250, 0, 100), (900, 0, 200), (950, 1, 40)];
+    let mut expected = [&sends[..], &reads[..]].concat();
+    expected.sort_unstable();
+    assert_eq!(told, expected, "nobody takes what was not given; what is left over is taken later");
+    let cut = decode(&bytes[..bytes.len() - 1]).expect("a whole prefix");
+    assert!(cut.provenance.partial && cut.events == recording.events);
 }

@@ -22,14 +22,29 @@ const REQUIRED: &[&str] = &["sched_switch", "sched_waking", "sched_wakeup_new", 
 /// Programs attached only in one of the two ways to tell operations.
 const RETURNS: &str = "system_call_returns";
 const SENDS: &str = "socket_sends";
+const RECEIVES: &str = "socket_receives";
 const MARK: &str = "mark_targets";
+
+/// How operations are told that neither wait nor wake; numbers as `enum telling`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// Each at its return.
+    Returns,
+    /// Sends by a hook; reads by another hook, or from I/O accounting.
+    Sends {
+        /// Reads by a hook.
+        receives: bool,
+    },
+    /// Sends from I/O accounting and patterns, reads from accounting.
+    Patterns,
+}
 
 /// The loaded recorder.
 pub(super) struct Kernel {
     object: Object,
     links: Vec<Link>,
     returns: Option<Link>,
-    sends: Option<Link>,
+    sends: Vec<Link>,
     can_count: bool,
     pub(super) rings: Rings,
 }
@@ -62,8 +77,8 @@ impl Kernel {
         }
         let object = open.load().map_err(bpf_error("loading the recorder"))?;
         let rings = map_rings(&object, cpus, ring_records)?;
-        let can_count = points("sock_send_length");
-        Ok(Kernel { object, links: Vec::new(), returns: None, sends: None, can_count, rings })
+        let can_count = points("sock_send_length") && points("sock_recv_length");
+        Ok(Kernel { object, links: Vec::new(), returns: None, sends: Vec::new(), can_count, rings })
     }
 
     fn attach_program(&self, name: &str) -> Result<Option<Link>, RecordError> {
@@ -80,14 +95,14 @@ impl Kernel {
             .filter(|program| program.autoload())
             .map(|program| program.name().to_string_lossy().into_owned())
             .collect();
-        for name in names.iter().filter(|name| ![RETURNS, SENDS, MARK].contains(&name.as_str())) {
+        for name in names.iter().filter(|name| ![RETURNS, SENDS, RECEIVES, MARK].contains(&name.as_str())) {
             let link = self.attach_program(name)?;
             self.links.extend(link);
         }
         match detail {
-            Detail::Counted if self.can_count => self.count()?,
+            Detail::Counted if self.can_count => self.tell(Telling::Sends { receives: false })?,
             Detail::Scheduling => {}
-            _ => self.returns = self.attach_program(RETURNS)?,
+            _ => self.tell(Telling::Returns)?,
         }
         // Again, for tasks that appeared while nothing inherited yet.
         self.mark()
@@ -119,16 +134,34 @@ impl Kernel {
 
     /// Whether operations can be counted instead of told one by one.
     pub(super) fn can_count(&self) -> bool {
-        self.can_count && self.sends.is_none()
+        self.can_count
     }
 
-    /// From now on counts the operations that neither wait nor wake.
-    pub(super) fn count(&mut self) -> Result<(), RecordError> {
-        self.sends = self.attach_program(SENDS)?;
+    /// From now on tells in this way the operations that neither wait nor wake.
+    pub(super) fn tell(&mut self, telling: Telling) -> Result<(), RecordError> {
+        let (number, receives) = match telling {
+            Telling::Returns => (0_u32, false),
+            Telling::Sends { receives } => (1, receives),
+            Telling::Patterns => (2, false),
+        };
+        let mut hooks = Vec::new();
+        match telling {
+            Telling::Returns => self.returns = self.attach_program(RETURNS)?,
+            Telling::Sends { .. } => hooks.extend(self.attach_program(SENDS)?),
+            Telling::Patterns => {}
+        }
+        if receives {
+            hooks.extend(self.attach_program(RECEIVES)?);
+        }
+        let mut control = number.to_ne_bytes().to_vec();
+        control.extend_from_slice(&u32::from(receives).to_ne_bytes());
         self.map(".bss.control")
-            .update(&0_u32.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(bpf_error("switching to counting"))?;
-        self.returns = None;
+            .update(&0_u32.to_ne_bytes(), &control, MapFlags::ANY)
+            .map_err(bpf_error("changing how operations are told"))?;
+        self.sends = hooks;
+        if telling != Telling::Returns {
+            self.returns = None;
+        }
         Ok(())
     }
 
@@ -136,7 +169,7 @@ impl Kernel {
     pub(super) fn detach(&mut self) {
         self.links.clear();
         self.returns = None;
-        self.sends = None;
+        self.sends.clear();
     }
 }
 

@@ -6,6 +6,7 @@
 //! Start at [`record`]. Nothing is decided here about what the events mean; the file's format is in
 //! [`schedlab_model::recording::codec`].
 
+mod governor;
 mod kernel;
 mod raw;
 mod session;

@@ -28,6 +28,10 @@ pub(super) mod kind {
     pub const OP_ENTER: u8 = 16;
     pub const OP_EXIT: u8 = 17;
     pub const SENDS: u8 = 18;
+    pub const PATTERN: u8 = 19;
+    pub const RUN: u8 = 20;
+    pub const PRIORITY_LENT: u8 = 21;
+    pub const PEERS: u8 = 22;
 }
 
 /// `struct record`, with the CPU whose ring it came from.
@@ -62,10 +66,12 @@ struct Ring {
     returns: AtomicU64,
     sockets: AtomicU64,
     depths: u64,
-    pad: [u64; 3],
+    writes: AtomicU64,
+    expected: AtomicU64,
+    reads_unsure: AtomicU64,
     tail: AtomicU64,
-    pad2: [u64; 7],
-    sends: [u64; 16],
+    pad: [u64; 7],
+    own: [u64; 16],
 }
 
 pub(super) const RING_BYTES: u32 = size_of::<Ring>() as u32;
@@ -108,13 +114,32 @@ pub(super) struct Rings {
     latest: Vec<u64>,
 }
 
-/// Counters of all rings, summed.
+/// Counters of all rings, summed: operations of the target.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
-    /// Returns of the target's system calls.
-    pub returns: u64,
+    /// All that were told or found.
+    pub operations: u64,
     /// Of which read from or wrote to sockets.
     pub sockets: u64,
+    /// Of which sent or wrote.
+    pub writes: u64,
+    /// Of those, sends that followed a pattern.
+    pub expected: u64,
+    /// Reads that the kernel's accounting cannot tell, or not of which channel.
+    pub reads_unsure: u64,
+}
+
+impl Counters {
+    /// What came since an earlier count.
+    pub(super) fn since(self, earlier: Counters) -> Counters {
+        Counters {
+            operations: self.operations - earlier.operations,
+            sockets: self.sockets - earlier.sockets,
+            writes: self.writes - earlier.writes,
+            expected: self.expected - earlier.expected,
+            reads_unsure: self.reads_unsure - earlier.reads_unsure,
+        }
+    }
 }
 
 impl Rings {
@@ -190,10 +215,15 @@ impl Rings {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        (0..self.cpus).map(|cpu| self.ring(cpu)).fold(Counters::default(), |sum, ring| Counters {
-            returns: sum.returns + ring.returns.load(Ordering::Relaxed),
-            sockets: sum.sockets + ring.sockets.load(Ordering::Relaxed),
-        })
+        let mut sum = Counters::default();
+        for ring in (0..self.cpus).map(|cpu| self.ring(cpu)) {
+            sum.operations += ring.returns.load(Ordering::Relaxed);
+            sum.sockets += ring.sockets.load(Ordering::Relaxed);
+            sum.writes += ring.writes.load(Ordering::Relaxed);
+            sum.expected += ring.expected.load(Ordering::Relaxed);
+            sum.reads_unsure += ring.reads_unsure.load(Ordering::Relaxed);
+        }
+        sum
     }
 }
 
@@ -215,7 +245,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim().strip_prefix("RECORD_")?.split([',', ' ']).next())
             .collect();
-        assert_eq!(names.len(), usize::from(kind::SENDS));
+        assert_eq!(names.len(), usize::from(kind::PEERS));
         assert_eq!(names[usize::from(kind::AFFINITY) - 1], "AFFINITY");
         assert_eq!(names[usize::from(kind::OP_EXIT) - 1], "OP_EXIT");
     }

@@ -3,8 +3,9 @@
 //! The reader sleeps between polls, so that it wakes rarely and disturbs the target little; it measures its
 //! own CPU time. Whether operations are told or counted is decided here, from their rate.
 
-use super::kernel::Kernel;
-use super::raw::{Counters, RawRecord};
+use super::governor::Governor;
+use super::kernel::{Kernel, Telling};
+use super::raw::RawRecord;
 use super::target::{Child, processes};
 use super::translate::Translator;
 use super::{Detail, Progress, RecordError, RecordOptions, RecordSummary, Status, Target, snapshot};
@@ -15,12 +16,6 @@ use schedlab_model::recording::{Provenance, Recording};
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What telling one return of a system call costs, roughly: the hook and the record.
-const RETURN_COST_NS: u64 = 200;
-/// More of the machine's CPU time than this, in percent, is too dear.
-const RETURN_SHARE_MAX: u64 = 1;
-/// Share of sockets among the target's operations, in percent, from which counting loses little.
-const SOCKET_SHARE_MIN: u64 = 80;
 /// The kernel half's clock and ours agree better than this.
 const CLOCK_MARGIN_NS: u64 = 1_000_000;
 /// The file is flushed at least this often.
@@ -91,14 +86,10 @@ pub fn record<W: Write>(
         kernel,
         translator,
         start,
+        end: Nanos::ZERO,
         pending: Vec::new(),
         flushed: start,
-        governor: Governor {
-            time: start,
-            counters: Counters::default(),
-            dear: 0,
-            cpus: machine.topology.cpu_count(),
-        },
+        governor: Governor::new(start, machine.topology.cpu_count()),
         counted_from: (options.detail == Detail::Counted).then_some(Nanos::ZERO),
     };
     session.run(options, child.as_mut(), progress)?;
@@ -142,6 +133,8 @@ struct Session<W: Write> {
     kernel: Kernel,
     translator: Translator<W>,
     start: Nanos,
+    /// When the recording ended: not yet while it is zero.
+    end: Nanos,
     pending: Vec<RawRecord>,
     flushed: Nanos,
     governor: Governor,
@@ -157,11 +150,15 @@ impl<W: Write> Session<W> {
     ) -> Result<(), RecordError> {
         let limit = options.duration.map(|duration| Nanos(duration.as_nanos() as u64));
         loop {
-            std::thread::sleep(options.poll);
+            match &child {
+                Some(child) => child.rest(options.poll),
+                None => std::thread::sleep(options.poll),
+            }
             let ended = child.as_mut().is_some_and(|child| child.ended().is_some());
             let elapsed = monotonic() - self.start;
             let over = ended || progress.stop() || limit.is_some_and(|limit| elapsed >= limit);
             if over {
+                self.end = monotonic();
                 self.kernel.detach();
             }
             self.poll(over)?;
@@ -169,19 +166,29 @@ impl<W: Write> Session<W> {
             if over {
                 return Ok(());
             }
-            if options.detail == Detail::Adaptive && self.governor.too_dear(&self.kernel) {
-                self.kernel.count()?;
-                self.counted_from = Some(monotonic() - self.start);
-                self.translator.counting = true;
+            if options.detail == Detail::Adaptive && self.kernel.can_count() {
+                self.adapt()?;
             }
         }
     }
 
-    /// Reads the rings and writes what is certainly complete; with `last` all there is.
+    /// Tells less where telling costs the target too much.
+    fn adapt(&mut self) -> Result<(), RecordError> {
+        let Some(telling) = self.governor.judge(monotonic(), self.kernel.rings.counters()) else {
+            return Ok(());
+        };
+        self.kernel.tell(telling)?;
+        self.counted_from.get_or_insert(monotonic() - self.start);
+        self.translator.counting = matches!(telling, Telling::Sends { receives: false });
+        Ok(())
+    }
+
+    /// Reads the rings and writes what is certainly complete; with `last` all there is up to the end. Programs
+    /// are detached one after the other, which takes time in which only some of them tell.
     fn poll(&mut self, last: bool) -> Result<(), RecordError> {
         let now = monotonic();
         let held_up = self.kernel.rings.drain(&mut self.pending);
-        let until = if last { u64::MAX } else { held_up.unwrap_or(now.0).min(now.0 - CLOCK_MARGIN_NS) };
+        let until = if last { self.end.0 } else { held_up.unwrap_or(now.0).min(now.0 - CLOCK_MARGIN_NS) };
         // Nearly sorted already: one rising run for each CPU.
         self.pending.sort_by_key(|record| record.time);
         let complete = self.pending.partition_point(|record| record.time < until);
@@ -203,7 +210,7 @@ impl<W: Write> Session<W> {
     }
 
     fn finish(self, mut provenance: Provenance, cpu_before: Nanos) -> Result<RecordSummary, RecordError> {
-        let duration = self.translator.last();
+        let duration = (self.end - self.start).max(self.translator.last());
         let dropped_per_cpu = self.kernel.rings.dropped();
         let gaps = self.translator.gaps();
         let writer = self.translator.into_writer();
@@ -223,32 +230,5 @@ impl<W: Write> Session<W> {
             counted_from: self.counted_from,
             gaps,
         })
-    }
-}
-
-/// Watches what telling each return costs the target.
-struct Governor {
-    time: Nanos,
-    counters: Counters,
-    /// Polls in a row that were too dear.
-    dear: u32,
-    cpus: usize,
-}
-
-impl Governor {
-    fn too_dear(&mut self, kernel: &Kernel) -> bool {
-        if !kernel.can_count() {
-            return false;
-        }
-        let (now, counters) = (monotonic(), kernel.rings.counters());
-        let returns = counters.returns - self.counters.returns;
-        let sockets = counters.sockets - self.counters.sockets;
-        let available = (now - self.time).0 * self.cpus as u64;
-        let dear = returns * RETURN_COST_NS * 100 > available * RETURN_SHARE_MAX
-            && sockets * 100 > returns * SOCKET_SHARE_MIN;
-        self.dear = if dear { self.dear + 1 } else { 0 };
-        self.time = now;
-        self.counters = counters;
-        self.dear >= 2
     }
 }

@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub(super) struct Child {
     failure: OwnedFd,
     program: String,
     ended: Option<i32>,
+    /// Becomes readable when it ends; none before Linux 5.3.
+    alive: Option<OwnedFd>,
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -82,6 +85,14 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
             return Err(io::Error::last_os_error());
         }
         Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+fn process_descriptor(pid: libc::pid_t) -> Option<OwnedFd> {
+    // SAFETY: the call takes numbers only; the descriptor is fresh and owned by nobody else.
+    unsafe {
+        let descriptor = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor as libc::c_int))
     }
 }
 
@@ -106,7 +117,14 @@ impl Child {
                 drop(start);
                 become_command(&wait, &report, identity.as_ref(), &arguments)
             }
-            _ => Ok(Child { pid, start: Some(start), failure, program, ended: None }),
+            _ => Ok(Child {
+                pid,
+                start: Some(start),
+                failure,
+                program,
+                ended: None,
+                alive: process_descriptor(pid),
+            }),
         }
     }
 
@@ -136,6 +154,14 @@ impl Child {
         self.ended
     }
 
+    /// Sleeps for a time, or until the command ends.
+    pub(super) fn rest(&self, time: Duration) {
+        let Some(alive) = &self.alive else { return std::thread::sleep(time) };
+        let mut waits = libc::pollfd { fd: alive.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor is waited for, and it is valid.
+        unsafe { libc::poll(&raw mut waits, 1, time.as_millis() as libc::c_int) };
+    }
+
     fn wait(&mut self, options: libc::c_int) {
         if self.ended.is_some() {
             return;
@@ -159,7 +185,7 @@ impl Child {
             }
             // SAFETY: the child is ours and not yet waited for, so the id is still its own.
             unsafe { libc::kill(self.pid, libc::SIGTERM) };
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

@@ -7,7 +7,7 @@ use super::raw::{RawRecord, kind};
 use super::snapshot;
 use schedlab_model::event::{Context, IrqSource, Operation, PrevState};
 use schedlab_model::recording::codec::RecordingWriter;
-use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
+use schedlab_model::recording::{ChannelInfo, ChannelKind, PatternEntry, Run, TaskInfo};
 use schedlab_model::{
     ChannelId, CpuId, CpuSet, Event, EventKind, Nanos, Nice, Policy, TaskAttributes, TaskId,
 };
@@ -88,7 +88,10 @@ pub(super) struct Translator<W: Write> {
     /// Who runs on each CPU, as far as switches told.
     running: Vec<Option<TaskId>>,
     gaps: u64,
-    /// Reads come as sums.
+    /// Channels of the two directions of a connection.
+    peers: Vec<(u64, u64)>,
+    patterns: HashMap<TaskId, Vec<Option<PatternEntry>>>,
+    /// Reads come as sums, told at the latest when their task is switched out; sends come at once.
     pub(super) counting: bool,
 }
 
@@ -112,6 +115,8 @@ impl<W: Write> Translator<W> {
             entered: Vec::new(),
             running: Vec::new(),
             gaps: 0,
+            peers: Vec::new(),
+            patterns: HashMap::new(),
             counting: false,
         };
         translator.add_task(idle());
@@ -139,6 +144,7 @@ impl<W: Write> Translator<W> {
     /// Writes what became known late and hands the writer back.
     pub(super) fn into_writer(mut self) -> RecordingWriter<W> {
         self.learn_capacities();
+        self.join_peers();
         for (index, channel) in self.channels.iter().enumerate() {
             self.writer.channel(ChannelId(index as u32), channel);
         }
@@ -191,10 +197,9 @@ impl<W: Write> Translator<W> {
         if kind >= NO_CHANNEL {
             return ChannelId(0);
         }
-        let mixed = key ^ u64::from(kind) << 56;
-        match self.by_key.get(&mixed) {
+        match self.by_key.get(&mixed_key(kind, key)) {
             Some(&id) => ChannelId(id),
-            None => self.new_channel(mixed, kind, key),
+            None => self.new_channel(mixed_key(kind, key), kind, key),
         }
     }
 
@@ -218,8 +223,18 @@ impl<W: Write> Translator<W> {
             return Ok(());
         }
         self.last = Nanos(raw.time - self.start).max(self.last);
-        if raw.kind == kind::SENDS {
-            return self.sends(raw);
+        match raw.kind {
+            kind::SENDS => return self.sends(raw),
+            kind::PATTERN => {
+                self.pattern(raw);
+                return Ok(());
+            }
+            kind::RUN => return self.run(raw),
+            kind::PEERS => {
+                self.peers.push((raw.a, raw.b));
+                return Ok(());
+            }
+            _ => {}
         }
         let Some(kind) = self.translate(raw) else { return Ok(()) };
         self.writer.event(&Event { time: self.last, cpu: CpuId(raw.cpu), kind })
@@ -237,6 +252,38 @@ impl<W: Write> Translator<W> {
             self.writer.event(&Event { time: self.last, cpu: CpuId(raw.cpu), kind })?;
         }
         Ok(())
+    }
+
+    fn pattern(&mut self, raw: &RawRecord) {
+        let (task, index) = (self.task(raw.pid), usize::from(raw.op));
+        let channel = self.channel(ChannelKind::Socket as u8, raw.a);
+        let entry = PatternEntry { channel, bytes: raw.b as u32, next: raw.flags };
+        let pattern = self.patterns.entry(task).or_default();
+        if pattern.len() <= index {
+            pattern.resize(index + 1, None);
+        }
+        pattern[index] = Some(entry);
+        self.writer.pattern(task, raw.op, &entry);
+    }
+
+    /// Sends that followed their task's pattern: told as one, unless the pattern was lost with dropped records.
+    fn run(&mut self, raw: &RawRecord) -> io::Result<()> {
+        self.take_entered(raw);
+        let task = self.task(raw.pid);
+        let Some(pattern) = self.patterns.get(&task) else { return Ok(()) };
+        let (mut at, mut count) = (usize::from(raw.op), 0);
+        while u64::from(count) < raw.a
+            && let Some(entry) = pattern.get(at).copied().flatten()
+        {
+            let fill = &mut self.fills[entry.channel.index()];
+            fill.in_flight += i64::from(entry.bytes);
+            fill.given = true;
+            at = usize::from(entry.next);
+            count += 1;
+        }
+        let since = Nanos(raw.b.saturating_sub(self.start)).min(self.last);
+        let run = Run { task, cpu: CpuId(raw.cpu), since, until: self.last, first: raw.op, count };
+        if count > 0 { self.writer.run(&run) } else { Ok(()) }
     }
 
     fn translate(&mut self, raw: &RawRecord) -> Option<EventKind> {
@@ -266,6 +313,11 @@ impl<W: Write> Translator<W> {
             kind::EXIT => EventKind::Exit { task: self.task(raw.pid) },
             kind::ATTRIBUTES => return self.attributes(raw),
             kind::AFFINITY => self.affinity(raw),
+            kind::PRIORITY_LENT => EventKind::PriorityLent {
+                task: self.task(raw.pid),
+                lender: self.task(raw.a as u32),
+                prio: (raw.b as i64).clamp(0, 255) as u8,
+            },
             kind::IRQ_ENTER => EventKind::IrqEnter { source: irq_source(raw) },
             kind::IRQ_EXIT => EventKind::IrqExit { source: irq_source(raw) },
             kind::SOFTIRQ_ENTER => EventKind::SoftirqEnter { vector: raw.op },
@@ -343,8 +395,8 @@ impl<W: Write> Translator<W> {
         EventKind::Switch { prev, prev_state, next }
     }
 
-    /// Some kernels keep their own guards' tasks out of sight of BPF programs: a task was switched to and
-    /// another leaves. The missing switch is put where it shows, so that readers find one task a CPU.
+    /// Some kernels run no BPF program while a task of their own guards is current (the agent of a virtual
+    /// machine, say), so that its switch away is not seen: it was switched to, and another leaves. The missing switch is put where it shows, so that readers find one task a CPU.
     fn close_gap(&mut self, prev: TaskId, cpu: u32) {
         let Some(running) = self.running[cpu as usize].filter(|&running| running != prev) else { return };
         self.gaps += 1;
@@ -446,6 +498,19 @@ impl<W: Write> Translator<W> {
         EventKind::AffinityChanged { task, set: index as u32 }
     }
 
+    /// Connections of which both directions were used.
+    fn join_peers(&mut self) {
+        let channel_of = |key: &u64| self.by_key.get(&mixed_key(ChannelKind::Socket as u8, *key)).copied();
+        let pairs: Vec<_> =
+            self.peers.iter().map(|(one, other)| (channel_of(one), channel_of(other))).collect();
+        for pair in pairs {
+            if let (Some(one), Some(other)) = pair {
+                self.channels[one as usize].peer = Some(ChannelId(other));
+                self.channels[other as usize].peer = Some(ChannelId(one));
+            }
+        }
+    }
+
     /// How much fits into a channel is what was in it when a sender had to wait. Channels that never were full
     /// get the median of their kind, because buffers are counted in more than payload.
     fn learn_capacities(&mut self) {
@@ -465,6 +530,11 @@ impl<W: Write> Translator<W> {
             }
         }
     }
+}
+
+/// Kinds number their channels apart.
+fn mixed_key(kind: u8, key: u64) -> u64 {
+    key ^ u64::from(kind) << 56
 }
 
 fn idle() -> TaskInfo {

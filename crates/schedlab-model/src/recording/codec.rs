@@ -5,12 +5,13 @@
 //! block  = kind(u8) length(u32) crc32c(payload)(u32) crc32c(kind, length, payload crc)(u32) payload
 //! kinds  = 1 head (JSON: provenance, machine)   2 task rows      3 channel rows
 //!          4 events: base time (u64), events    5 end (JSON: provenance, duration, totals)
-//!          6 CPU set rows
+//!          6 CPU set rows   7 runs: sends told together (since version 2)
 //! ```
 //! All numbers are little-endian. A file is only ever appended to: what was flushed stays readable when
 //! the recorder is killed. Bytes in and out; opening files is the caller's business.
 
 use super::event_codec::EventCoder;
+use super::runs::{PatternEntry, Run, RunCoder, RunReader};
 use super::wire::Input;
 use super::{ChannelInfo, Provenance, Recording, TaskInfo, tables};
 use crate::cpu_set::CpuSet;
@@ -21,8 +22,9 @@ use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
-/// The format written and read.
-pub const VERSION: u32 = 1;
+/// The format written. Version 1, which has no runs, is read as well.
+pub const VERSION: u32 = 2;
+const VERSION_MIN: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"\x89SLREC\r\n";
 const BLOCK_HEADER: usize = 13;
@@ -35,6 +37,7 @@ const CHANNELS: u8 = 3;
 const EVENTS: u8 = 4;
 const END: u8 = 5;
 const CPU_SETS: u8 = 6;
+const RUNS: u8 = 7;
 
 /// Why bytes are not a readable recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +47,7 @@ pub enum CodecError {
     NotARecording,
     /// Another version of the format.
     #[error(
-        "the recording has format version {found}, this schedlab reads version {VERSION}: \
+        "the recording has format version {found}, this schedlab reads versions {VERSION_MIN} to {VERSION}: \
          record it again, or read it with the schedlab that wrote it"
     )]
     Version {
@@ -91,7 +94,9 @@ pub struct RecordingWriter<W: Write> {
     channels: Vec<u8>,
     cpu_sets: Vec<u8>,
     events: Vec<u8>,
+    runs: Vec<u8>,
     coder: EventCoder,
+    run_coder: RunCoder,
     last: Nanos,
     counts: [u64; 3],
     bytes: u64,
@@ -112,7 +117,9 @@ impl<W: Write> RecordingWriter<W> {
             channels: Vec::new(),
             cpu_sets: Vec::new(),
             events: Vec::with_capacity(BLOCK_BYTES + 64),
+            runs: Vec::new(),
             coder: EventCoder::default(),
+            run_coder: RunCoder::default(),
             last: Nanos::ZERO,
             counts: [0; 3],
             bytes: (MAGIC.len() + 4) as u64,
@@ -155,6 +162,18 @@ impl<W: Write> RecordingWriter<W> {
         if self.events.len() >= BLOCK_BYTES { self.flush_blocks() } else { Ok(()) }
     }
 
+    /// Adds or replaces a row of a task's pattern, before the runs that follow it.
+    pub fn pattern(&mut self, task: TaskId, index: u8, entry: &PatternEntry) {
+        self.run_coder.put_entry(&mut self.runs, task, index, entry);
+    }
+
+    /// Adds a run; readers get its sends one by one. Unlike an event it may begin before those told already.
+    pub fn run(&mut self, run: &Run) -> io::Result<()> {
+        self.run_coder.put_run(&mut self.runs, run);
+        self.counts[2] += u64::from(run.count);
+        if self.runs.len() >= BLOCK_BYTES { self.flush_blocks() } else { Ok(()) }
+    }
+
     /// Writes everything so far as whole blocks and flushes the writer below.
     pub fn flush(&mut self) -> io::Result<()> {
         self.flush_blocks()?;
@@ -183,7 +202,7 @@ impl<W: Write> RecordingWriter<W> {
 
     /// Rows precede the events that name them.
     fn flush_blocks(&mut self) -> io::Result<()> {
-        for kind in [TASKS, CHANNELS, CPU_SETS, EVENTS] {
+        for kind in [TASKS, CHANNELS, CPU_SETS, RUNS, EVENTS] {
             let mut payload = std::mem::take(self.buffer(kind));
             if !payload.is_empty() {
                 self.block(kind, &payload)?;
@@ -199,6 +218,7 @@ impl<W: Write> RecordingWriter<W> {
             TASKS => &mut self.tasks,
             CHANNELS => &mut self.channels,
             CPU_SETS => &mut self.cpu_sets,
+            RUNS => &mut self.runs,
             _ => &mut self.events,
         }
     }
@@ -257,6 +277,7 @@ struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     recording: Option<Recording>,
+    runs: RunReader,
     ended: bool,
 }
 
@@ -265,10 +286,10 @@ impl<'a> Reader<'a> {
         let rest = bytes.strip_prefix(&MAGIC).ok_or(CodecError::NotARecording)?;
         let version = rest.first_chunk::<4>().ok_or(CodecError::Empty)?;
         let found = u32::from_le_bytes(*version);
-        if found != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&found) {
             return Err(CodecError::Version { found });
         }
-        Ok(Reader { bytes, at: MAGIC.len() + 4, recording: None, ended: false })
+        Ok(Reader { bytes, at: MAGIC.len() + 4, recording: None, runs: RunReader::default(), ended: false })
     }
 
     fn damaged(&self, what: &'static str) -> CodecError {
@@ -336,9 +357,10 @@ impl<'a> Reader<'a> {
                 tables::get_cpu_set(input).map(|(index, row)| (index as usize, row))
             }),
             EVENTS => read_events(payload, &mut recording.events),
+            RUNS => self.runs.read(payload),
             END => {
                 self.ended = true;
-                read_end(payload, recording)
+                read_end(payload, recording, self.runs.count())
             }
             _ => Err("a block of unknown kind"),
         }
@@ -348,6 +370,7 @@ impl<'a> Reader<'a> {
         let ended = self.ended;
         let offset = self.at;
         let mut recording = self.recording.ok_or(CodecError::Empty)?;
+        self.runs.join(&mut recording);
         if !ended {
             recording.provenance.partial = true;
             recording.duration = recording.events.last().map_or(Nanos::ZERO, |event| event.time);
@@ -387,10 +410,10 @@ fn read_events(payload: &[u8], events: &mut Vec<Event>) -> Result<(), &'static s
     Ok(())
 }
 
-fn read_end(payload: &[u8], recording: &mut Recording) -> Result<(), &'static str> {
+fn read_end(payload: &[u8], recording: &mut Recording, in_runs: u64) -> Result<(), &'static str> {
     let end: End = serde_json::from_slice(payload).map_err(|_| "the end marker cannot be read")?;
     let found = [recording.tasks.len(), recording.channels.len(), recording.events.len()];
-    if [end.tasks, end.channels, end.events] != found.map(|count| count as u64) {
+    if [end.tasks, end.channels, end.events.saturating_sub(in_runs)] != found.map(|count| count as u64) {
         return Err("totals differ from what was read");
     }
     recording.provenance = end.provenance;

@@ -68,6 +68,7 @@ fn tag_and_task(kind: &EventKind) -> (u8, Option<TaskId>) {
         EventKind::Rank { task, .. } => (16, Some(task)),
         EventKind::AffinityChanged { task, .. } => (17, Some(task)),
         EventKind::SliceChanged { task, .. } => (18, Some(task)),
+        EventKind::PriorityLent { task, .. } => (19, Some(task)),
     }
 }
 
@@ -190,6 +191,10 @@ fn put_rest(out: &mut Vec<u8>, kind: &EventKind, now: Nanos) {
         }
         EventKind::AffinityChanged { set, .. } => put_id(out, set),
         EventKind::SliceChanged { slice, .. } => put_varint(out, slice.0),
+        EventKind::PriorityLent { lender, prio, .. } => {
+            put_id(out, lender.0);
+            out.push(prio);
+        }
         EventKind::Job { released, deadline, .. } => {
             put_time(out, released, now);
             put_time(out, deadline, now);
@@ -277,6 +282,7 @@ fn get_rest(input: &mut Input<'_>, tag: u8, task: TaskId, now: Nanos) -> Result<
         16 => EventKind::Rank { task, key: input.signed()? },
         17 => EventKind::AffinityChanged { task, set: input.varint_u32()? },
         18 => EventKind::SliceChanged { task, slice: Nanos(input.varint()?) },
+        19 => EventKind::PriorityLent { task, lender: get_task(input)?, prio: input.byte()? },
         _ => return Err("an unknown kind of event"),
     })
 }

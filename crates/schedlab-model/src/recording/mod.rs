@@ -5,8 +5,11 @@
 
 pub mod codec;
 mod event_codec;
+mod runs;
 mod tables;
 mod wire;
+
+pub use runs::{PatternEntry, Run};
 
 use crate::cpu_set::CpuSet;
 use crate::event::{Event, EventKind, Operation};
@@ -130,6 +133,7 @@ impl Recording {
         let kind = |kind: &EventKind| match *kind {
             EventKind::Switch { prev: a, next: b, .. }
             | EventKind::Waking { waker: a, wakee: b, .. }
+            | EventKind::PriorityLent { task: a, lender: b, .. }
             | EventKind::Fork { parent: a, child: b } => task(a) && task(b),
             EventKind::OperationEnter { task: a, channel: b, .. }
             | EventKind::OperationExit { task: a, channel: b, .. } => task(a) && channel(b),
