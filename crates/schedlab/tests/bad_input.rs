@@ -70,7 +70,7 @@ fn recordings_that_cannot_be_read() {
     for (name, bytes, says) in [
         ("other.slrec", b"not this".to_vec(), "schedlab record -o FILE"),
         ("empty.slrec", Vec::new(), "schedlab record -o FILE"),
-        ("version.slrec", other_version, "format version 99, this schedlab reads version 1"),
+        ("version.slrec", other_version, "format version 99, this schedlab reads versions 1 to 2"),
         ("head.slrec", good[..100].to_vec(), "record it again"),
         ("damaged.slrec", damaged, "copy it again"),
     ] {
@@ -91,6 +91,18 @@ fn a_truncated_recording_is_used_and_said_to_be() {
     let compared = run(&["compare", &path, "-s", "fair,vtime", "--runs", "2"]).done().out;
     assert!(compared.contains("half.slrec ended early; it is used up to its last whole block"), "{compared}");
     assert!(compared.contains("Verdict"), "{compared}");
+}
+
+#[test]
+fn a_recording_with_dropped_events_is_used_only_if_asked() {
+    use schedlab_model::recording::codec::{decode, encode};
+    let directory = scratch("drops");
+    let mut lossy = decode(&std::fs::read(recording("mixed.slrec")).expect("ours")).expect("whole");
+    lossy.provenance.dropped = 12_345;
+    let path = file(&directory, "lossy.slrec", encode(&lossy).expect("memory"));
+    assert!(run(&["show", &path]).done().out.contains("12345"), "it is shown");
+    run(&["simulate", &path]).refused(2, &["lossy.slrec", "12345", "--allow-drops"]);
+    run(&["simulate", &path, "--allow-drops"]).done();
 }
 
 #[test]

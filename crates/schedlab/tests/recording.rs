@@ -6,20 +6,7 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use support::{BINARY, Ended, is_root, run_in, scratch};
-
-/// Whether recording can be tested here.
-fn can_record() -> bool {
-    let can = is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
-    if !can {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "CI must be able to record: run it as root on a kernel with BTF"
-        );
-        eprintln!("SKIPPED: recording needs root and /sys/kernel/btf/vmlinux");
-    }
-    can
-}
+use support::{BINARY, Ended, can_record, is_root, run_in, scratch};
 
 #[test]
 fn a_command_is_recorded_and_can_be_used() {

@@ -55,7 +55,7 @@ impl Default for ReplayOptions {
 pub enum ReplayError {
     /// Events were lost.
     #[error(
-        "the recording lost {0} events: record again with larger buffers or fewer other tasks, or accept the loss"
+        "the recording lost {0} events: record again with fewer other tasks, or accept the loss (--allow-drops)"
     )]
     Dropped(u64),
     /// No task of the target ever ran.

@@ -12,7 +12,7 @@ use crate::simulator::SimulatedMachine;
 use schedlab_control::{CompareOptions, CompareRuns, compare};
 use schedlab_host::record::Target;
 use schedlab_model::lever::Candidate;
-use schedlab_model::metric::RunMetrics;
+use schedlab_model::metric::{Metric, RunMetrics};
 use schedlab_model::outcome::RunRequest;
 use schedlab_report::compare::{ComparisonInput, GainBound, Overall, PairClass, Sample, Settings};
 use schedlab_report::result::{CandidateRecord, ResultFile, RunRecord, SimulatorRecord};
@@ -180,6 +180,7 @@ fn compare_prepared(
     if runs.cells.is_empty() {
         return Err(Failure::Interrupted);
     }
+    settle_objective(&mut asked, &runs);
     result.works = works;
     result.notes = notes;
     result.notes.extend(asked.note.clone());
@@ -201,12 +202,24 @@ fn choose_objective(asked: &mut Standard, recordings: &[Option<schedlab_model::r
     let is_command =
         |recording: &schedlab_model::recording::Recording| !recording.provenance.command.is_empty();
     let (metric, why) = if recordings.iter().flatten().any(is_command) {
-        (schedlab_model::metric::Metric::Makespan, "a command ends")
+        (Metric::Makespan, "a command ends")
     } else {
-        (schedlab_model::metric::Metric::WakeupLatencyP99, "nothing else was asked for")
+        (Metric::WakeupLatencyP99, "nothing else was asked for")
     };
     asked.objective = Objective::Metric(metric);
     asked.note = Some(format!("objective {} ({why}); choose with --objective", metric.key()));
+}
+
+/// Work of which no task is ever woken has no latency: it is judged by how long its tasks wait to run.
+fn settle_objective(asked: &mut Standard, runs: &CompareRuns) {
+    let Objective::Metric(metric) = asked.objective else { return };
+    let mut outcomes = runs.cells.iter().filter_map(|cell| cell.outcome.as_ref().ok());
+    if asked.note.is_none() || outcomes.any(|outcome| outcome.metrics.get(metric).is_some()) {
+        return;
+    }
+    asked.objective = Objective::Metric(Metric::RunDelayMean);
+    let key = Metric::RunDelayMean.key();
+    asked.note = Some(format!("objective {key} (no task of it is ever woken); choose with --objective"));
 }
 
 fn run_all(

@@ -27,13 +27,20 @@ pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
         let (what, file) = (describe(&target), args.output.display());
         return print_text(&format!("would record {what} into {file}\n"));
     }
-    let summary = record_to(&args.output, target, args.duration, common::interrupt_flag(), context)?;
-    let facts = facts(&args.output, &summary);
+    let interrupted = common::interrupt_flag();
+    let summary = record_to(&args.output, target, args.duration, Arc::clone(&interrupted), context)?;
+    let interrupted = interrupted.load(Ordering::Relaxed);
+    let mut facts = facts(&args.output, &summary);
+    if interrupted {
+        facts += "Ended      early, by a signal; what was recorded until then is whole\n";
+    }
     if let Some(path) = &args.json {
         let value = json!({
             "file": args.output, "events": summary.events, "bytes": summary.bytes,
             "dropped": summary.dropped_per_cpu.iter().sum::<u64>(), "duration_ns": summary.duration.0,
             "recorder_cpu_ns": summary.recorder_cpu.0, "exit_code": summary.exit_code,
+            "counted_from_ns": summary.counted_from.map(|from| from.0), "gaps": summary.gaps,
+            "interrupted": interrupted,
         });
         write_file(path, format!("{value:#}\n").as_bytes())?;
     }
@@ -41,6 +48,7 @@ pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
         print_text(&facts)?;
     }
     match summary.exit_code {
+        _ if interrupted => Err(Failure::Interrupted),
         Some(code) if code != 0 => Err(Failure::Command(code)),
         _ => Ok(()),
     }

@@ -26,6 +26,8 @@ pub fn load(text: &str) -> Result<Work> {
             workload(rtapp::parse(&name, &read_text(path)?).with_context(|| text.to_owned())?)
         }
         Some("slrec") => Ok(Work::Recording(Box::new(load_recording(path)?))),
+        // What a killed recorder left behind.
+        Some("part") if text.ends_with(".slrec.part") => Ok(Work::Recording(Box::new(load_recording(path)?))),
         _ => match builtin::make(text) {
             Some(made) => workload(made?),
             None => match library::find(library::WORKLOADS, text) {

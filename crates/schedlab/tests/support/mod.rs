@@ -98,3 +98,16 @@ pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").expect("procfs").uid() == 0
 }
+
+/// Whether recording can be tested here; says so loudly if not, and fails where CI is set.
+pub fn can_record() -> bool {
+    let can = is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
+    if !can {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI must be able to record: run it as root on a kernel with BTF"
+        );
+        eprintln!("SKIPPED: recording needs root and /sys/kernel/btf/vmlinux");
+    }
+    can
+}
