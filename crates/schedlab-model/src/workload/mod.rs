@@ -104,6 +104,18 @@ pub enum Op {
         /// How many in all.
         bytes: u32,
     },
+    /// Use the CPU for `work` and take a message, `count` times over; waits while there is none. The messages that
+    /// are there are taken together and then worked off together. Goes on at a closed channel.
+    ReceiveEach {
+        /// From where.
+        channel: ChannelId,
+        /// Bytes of a message.
+        message: u32,
+        /// How many messages.
+        count: u32,
+        /// CPU time for each (at capacity 1024).
+        work: Nanos,
+    },
     /// Wait until one of the channels has something to receive, at most for `timeout`.
     WaitAny {
         /// Which.

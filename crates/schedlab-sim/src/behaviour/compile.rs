@@ -37,6 +37,12 @@ pub(crate) enum Step {
         channel: ChannelId,
         bytes: u32,
     },
+    ReceiveEach {
+        channel: ChannelId,
+        message: u32,
+        count: u32,
+        work: u64,
+    },
     WaitAny {
         list: u32,
         timeout: u64,
@@ -200,6 +206,11 @@ impl Code {
             }
             Op::ReceiveAll { channel, bytes } => {
                 Step::ReceiveAll { channel: check(*channel, &[Bytes])?, bytes: *bytes }
+            }
+            Op::ReceiveEach { message: 0, .. } => return Err("a message needs a byte at least".into()),
+            Op::ReceiveEach { channel, message, count, work } => {
+                let (message, count, work) = (*message, *count, work.0);
+                Step::ReceiveEach { channel: check(*channel, &[Bytes])?, message, count, work }
             }
             Op::WaitAny { channels, timeout: limit } => {
                 channels.iter().try_for_each(|channel| check(*channel, &[Bytes, Tokens, Mutex]).map(drop))?;

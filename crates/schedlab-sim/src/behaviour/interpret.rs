@@ -29,6 +29,8 @@ pub(crate) enum Outcome {
     Yield,
     /// The task may no longer run on this CPU.
     Move,
+    /// The same step once more.
+    Again,
 }
 
 impl Simulation {
@@ -50,6 +52,7 @@ impl Simulation {
                 }
                 Outcome::Busy => self.core.k.arm_resume(cpu),
                 Outcome::Off => self.schedule(cpu),
+                Outcome::Again => continue,
                 Outcome::Yield => {
                     self.core.yield_task(cpu);
                     self.schedule(cpu);
@@ -157,6 +160,9 @@ impl Simulation {
             Step::Send { channel, bytes } => self.send(task, channel, bytes),
             Step::Receive { channel, bytes } => self.receive(task, channel, bytes),
             Step::ReceiveAll { channel, bytes } => self.receive_all(task, channel, bytes),
+            Step::ReceiveEach { channel, message, count, work } => {
+                self.receive_each(task, channel, u64::from(message), u64::from(count), work)
+            }
             Step::WaitAny { list, timeout } => self.wait_any(task, list, timeout),
             Step::Post { channel, tokens } => {
                 self.work.channels[channel.index()].level += u64::from(tokens);
@@ -365,6 +371,48 @@ impl Simulation {
         }
         self.block(task, Wait::Take(channel), FOREVER);
         Outcome::Off
+    }
+
+    /// Works for a message, takes what is there, works for as many more, until it has had all.
+    fn receive_each(
+        &mut self,
+        task: TaskId,
+        channel: ChannelId,
+        message: u64,
+        count: u64,
+        work: u64,
+    ) -> Outcome {
+        let actor = &mut self.work.actors[task.index()];
+        if !std::mem::replace(&mut actor.halfway, true) {
+            actor.pending = count;
+            if work > 0 {
+                self.core.k.task_mut(task).work_left = work;
+                return Outcome::Busy;
+            }
+        }
+        let actor = &mut self.work.actors[task.index()];
+        let state = &mut self.work.channels[channel.index()];
+        let taken = (state.level / message).min(actor.pending);
+        state.level -= taken * message;
+        actor.pending -= taken;
+        let left = actor.pending;
+        let done = left == 0 || (taken == 0 && state.is_closed());
+        if taken > 0 {
+            self.made_room(channel);
+        }
+        if taken == 0 && !done {
+            self.block(task, Wait::Take(channel), FOREVER);
+            return Outcome::Off;
+        }
+        // The work for one message came before it; that for the last of all is done already.
+        let owed = if done { taken.saturating_sub(1) } else { taken } * work;
+        if done {
+            let actor = &mut self.work.actors[task.index()];
+            actor.halfway = false;
+            actor.pc += 1;
+        }
+        self.core.k.task_mut(task).work_left = owed;
+        if owed > 0 { Outcome::Busy } else { Outcome::Again }
     }
 
     /// Something was taken: wakes a sender if there is room enough, and who else waits for what is left.

@@ -65,7 +65,12 @@ impl Simulation {
                 (Operation::SleepAbsolute, none, self.timer_due(task, timer, from_start, period))
             }
             Step::Send { channel, bytes } => (Operation::PipeWrite, channel, u64::from(bytes)),
-            Step::Receive { channel, bytes } => (Operation::PipeRead, channel, u64::from(bytes)),
+            Step::Receive { channel, bytes } | Step::ReceiveAll { channel, bytes } => {
+                (Operation::PipeRead, channel, u64::from(bytes))
+            }
+            Step::ReceiveEach { channel, message, count, .. } => {
+                (Operation::PipeRead, channel, u64::from(message) * u64::from(count))
+            }
             Step::WaitAny { list, timeout } => {
                 let first = self.work.code.lists[list as usize].first().copied().unwrap_or(none);
                 (Operation::Poll, first, timeout)

@@ -105,27 +105,40 @@ pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
 
 /// `requeue_delayed_entity`: a delayed sleeper is woken; if it has caught up meanwhile it keeps no credit.
 ///
-/// As in Linux the current task is *not* charged first: the sleeper is placed beside where that was when it was
+/// Up to 6.18 the current task is *not* charged first: the sleeper is placed beside where that was when it was
 /// charged last, so by the time of the preemption check it is behind, and often preempts.
 fn requeue_delayed(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    if k.fair.params.later_lag_rules {
+        update_curr(k, cpu);
+    }
     let (tick, idle) = (k.tick_ns, k.task(task).has_idle_policy());
     let Fair { params, rqs, entities, .. } = &mut k.fair;
     let rq = &mut rqs[cpu.index()];
-    if params.has(Features::DELAY_ZERO) {
-        let lag = rq.entity_lag(entities, task, tick);
+    let before = entities[task.index()].vlag;
+    let found = rq.entity_lag(entities, task, tick, params);
+    let lag = if params.later_lag_rules { delayed_lag(found, before, params) } else { found.min(0) };
+    let zero = params.has(Features::DELAY_ZERO);
+    if params.later_lag_rules || zero {
         entities[task.index()].vlag = lag;
-        if lag > 0 {
-            rq.account_dequeue(entities, task);
-            entities[task.index()].vlag = 0;
-            rq.place_entity(entities, task, false, params);
-            rq.account_enqueue(entities, task);
-        }
+    }
+    if (params.later_lag_rules && rq.avg_vruntime(entities) - lag != entities[task.index()].vruntime)
+        || (zero && found > 0)
+    {
+        rq.account_dequeue(entities, task);
+        rq.place_entity(entities, task, false, params);
+        rq.account_enqueue(entities, task);
     }
     entities[task.index()].sched_delayed = false;
     rq.nr_runnable += 1;
     rq.nr_idle += u32::from(idle);
     k.add_nr_running(cpu, 1);
     publish(k, cpu, task);
+}
+
+/// `update_entity_lag` of a delayed sleeper in 7.2: its lag does not fall while it waits, nor become a credit.
+fn delayed_lag(lag: i64, before: i64, params: &super::FairParams) -> i64 {
+    let lag = lag.max(before);
+    if params.has(Features::DELAY_ZERO) { lag.min(0) } else { lag }
 }
 
 /// The task leaves the queue. `false` if it stays as a delayed sleeper to burn off its negative lag.
@@ -145,7 +158,10 @@ pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
     let sleep = flags & flags::DEQUEUE_SLEEP != 0;
     let was_delayed = entities[task.index()].sched_delayed;
     let may_delay = sleep && flags & flags::DEQUEUE_SPECIAL == 0 && !was_delayed;
-    let lag = rq.entity_lag(entities, task, tick);
+    let mut lag = rq.entity_lag(entities, task, tick, params);
+    if was_delayed && params.later_lag_rules {
+        lag = delayed_lag(lag, entities[task.index()].vlag, params);
+    }
     entities[task.index()].vlag = lag;
     if may_delay && params.has(Features::DELAY_DEQUEUE) && !rq.entity_eligible(entities, task) {
         entities[task.index()].sched_delayed = true;
@@ -204,12 +220,15 @@ pub(crate) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId, wake_flag
     let rq = &mut rqs[cpu.index()];
     let shorter = entities[task.index()].slice < entities[curr.index()].slice;
     let short = shorter && params.has(Features::PREEMPT_SHORT);
+    if params.later_lag_rules && fork && !short {
+        return;
+    }
     if rq.pick_eevdf(entities, !short, params) == Some(task) {
         if short {
             entities[curr.index()].cancel_protect_slice();
         }
         k.resched_curr_lazy(cpu);
-    } else if short && params.has(Features::RUN_TO_PARITY) {
+    } else if (short || params.later_lag_rules) && params.has(Features::RUN_TO_PARITY) {
         rq.update_protect_slice(entities, curr, params);
     }
 }

@@ -126,6 +126,9 @@ pub(crate) struct FairParams {
     /// of its capacity with it, though others idle. 0 is mainline.
     pub(crate) vcpu_pack_percent: u64,
     features: u32,
+    /// 7.2: lag is clamped by the longest slice on the queue, a delayed sleeper's lag never falls and is never
+    /// positive, new tasks do not preempt, and whoever runs is charged before a delayed sleeper is put back.
+    pub(crate) later_lag_rules: bool,
     /// EEVDF before `vprot` (6.12): the whole slice is protected from the pick on.
     pub(crate) protects_whole_slice: bool,
 }
@@ -153,6 +156,7 @@ impl FairParams {
             known,
             vcpu_pack_percent: 0,
             features,
+            later_lag_rules: version >= KernelVersion { major: 6, minor: 19 },
             protects_whole_slice: !since(6, 17),
         }
     }

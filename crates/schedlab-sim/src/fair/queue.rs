@@ -146,9 +146,21 @@ impl CfsRq {
     }
 
     /// `entity_lag`: how much virtual time the entity is owed, clamped to the larger of two slices and a tick.
-    pub(crate) fn entity_lag(&self, entities: &[FairEntity], task: TaskId, tick_ns: u64) -> i64 {
+    /// Since 7.2 to the longest slice on the queue and a tick.
+    pub(crate) fn entity_lag(
+        &self,
+        entities: &[FairEntity],
+        task: TaskId,
+        tick_ns: u64,
+        params: &FairParams,
+    ) -> i64 {
         let entity = &entities[task.index()];
-        let limit = entity.load.virtual_time((2 * entity.slice).max(tick_ns)) as i64;
+        let limit = if params.later_lag_rules {
+            self.max_slice(entities, params) + tick_ns
+        } else {
+            (2 * entity.slice).max(tick_ns)
+        };
+        let limit = entity.load.virtual_time(limit) as i64;
         (self.avg_vruntime(entities) - entity.vruntime).clamp(-limit, limit)
     }
 
@@ -160,6 +172,16 @@ impl CfsRq {
         let curr = self.curr.filter(|curr| entities[curr.index()].on_rq);
         let all = self.nodes.iter().map(|node| node.task).chain(curr);
         all.map(|task| entities[task.index()].slice).min().unwrap_or(params.base_slice)
+    }
+
+    /// `cfs_rq_max_slice`: longest slice on the queue.
+    fn max_slice(&self, entities: &[FairEntity], params: &FairParams) -> u64 {
+        if self.nr_custom == 0 {
+            return params.base_slice;
+        }
+        let curr = self.curr.filter(|curr| entities[curr.index()].on_rq);
+        let all = self.nodes.iter().map(|node| node.task).chain(curr);
+        all.map(|task| entities[task.index()].slice).max().unwrap_or(params.base_slice)
     }
 
     /// Moves the reference point to the average, so that keys stay small (`update_zero_vruntime`).
@@ -309,7 +331,9 @@ impl CfsRq {
         }
         let sums = self.sums(entities);
         let eligible = |vruntime: i64| Self::vruntime_eligible(sums, self.key(vruntime));
-        if let Some(next) = self.next.filter(|_| params.has(Features::PICK_BUDDY)) {
+        if let Some(next) =
+            self.next.filter(|_| params.has(Features::PICK_BUDDY) && (protect || !params.later_lag_rules))
+        {
             let entity = &entities[next.index()];
             if !entity.sched_delayed && eligible(entity.vruntime) {
                 return Some(next);

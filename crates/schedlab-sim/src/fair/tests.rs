@@ -36,8 +36,8 @@ fn queue(rows: &[(u32, i64, i64)]) -> (CfsRq, Vec<FairEntity>) {
 fn the_average_is_weighted_and_lags_cancel_out() {
     let (rq, entities) = queue(&[(1_024, 1_000, 5_000), (2_048, 4_000, 5_000)]);
     assert_eq!(rq.avg_vruntime(&entities), 3_000);
-    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK), 2_000);
-    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK), -1_000);
+    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK, &params()), 2_000);
+    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK, &params()), -1_000);
     assert!(rq.entity_eligible(&entities, TaskId(1)) && !rq.entity_eligible(&entities, TaskId(2)));
 }
 
@@ -54,10 +54,23 @@ fn eligibility_is_exact_where_the_average_rounds() {
 #[test]
 fn lag_is_clamped_to_two_slices_or_a_tick() {
     let (rq, entities) = queue(&[(1_024, 0, 1), (1_024, 40_000_000, 1)]);
-    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK), 4_000_000);
-    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK), -4_000_000);
+    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK, &params()), 4_000_000);
+    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK, &params()), -4_000_000);
     let (rq, entities) = queue(&[(335, 0, 1), (1_024, 90_000_000, 1)]);
-    assert!(rq.entity_lag(&entities, TaskId(1), TICK).abs_diff(12_226_866) < 10);
+    assert!(rq.entity_lag(&entities, TaskId(1), TICK, &params()).abs_diff(12_226_866) < 10);
+}
+
+/// 7.2: the longest slice, here 3 ms, and a tick of 4 ms: 7 ms.
+#[test]
+fn lag_is_clamped_to_the_longest_slice_and_a_tick_since_7_2() {
+    let params = FairParams::new(KernelVersion::V7_2, 1);
+    let mut entities = vec![FairEntity::new(1, 0, &params)];
+    let mut rq = CfsRq::default();
+    for (task, (vruntime, slice)) in [(0, 0), (40_000_000, 3_000_000)].into_iter().enumerate() {
+        entities.push(FairEntity { vruntime, ..FairEntity::new(1_024, slice, &params) });
+        rq.account_enqueue(&mut entities, TaskId(task as u32 + 1));
+    }
+    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK, &params), 7_000_000);
 }
 
 /// Queue: one of weight 1024 at 10 ms. A new one of weight 1024 with lag 1 ms is placed with lag
@@ -70,7 +83,7 @@ fn placement_inflates_lag_so_that_it_survives_the_own_weight() {
     assert_eq!(entities[2].vruntime, 8_000_000);
     rq.account_enqueue(&mut entities, TaskId(2));
     assert_eq!(rq.avg_vruntime(&entities), 9_000_000);
-    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK), 1_000_000);
+    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK, &params()), 1_000_000);
 }
 
 /// Slice 0.7 ms (normalized, one CPU). Nice 0: 700000 later; nice 5: 700000 · 1024/335 = 2139701.5, in the
@@ -239,6 +252,33 @@ fn a_delayed_sleeper_that_caught_up_preempts_who_ran_since_the_last_charge() {
     class::wakeup_preempt(&mut k, CPU, TaskId(1), 0);
     assert_eq!(k.fair.entity(TaskId(2)).vruntime, 4_000_000);
     assert_eq!(k.cpu(CPU).resched, crate::kernel::Resched::Now);
+}
+
+/// The same in 7.2: the other is charged first, 4 ms in all, the sleeper placed beside it at 4 ms without credit;
+/// both are at V, the other is protected: no preemption. And a new task does not preempt at all.
+#[test]
+fn since_7_2_a_delayed_sleeper_that_caught_up_waits_its_turn() {
+    let mut k = kernel(&[0, 0]);
+    k.fair.params = FairParams::new(KernelVersion::V7_2, 1);
+    switch_to(&mut k, TaskId(1));
+    k.now = 2_000_000;
+    class::dequeue_task(&mut k, CPU, TaskId(1), flags::DEQUEUE_SLEEP);
+    switch_to(&mut k, TaskId(2));
+    k.now = 5_000_000;
+    class::update_curr(&mut k, CPU);
+    k.now = 6_000_000;
+    k.fair.entities[2].vprot = 9_000_000;
+    class::enqueue_task(&mut k, CPU, TaskId(1), flags::ENQUEUE_DELAYED);
+    assert_eq!(
+        (k.fair.entity(TaskId(1)).vruntime, k.fair.entity(TaskId(2)).vruntime),
+        (4_000_000, 4_000_000)
+    );
+    k.cpu_mut(CPU).resched = crate::kernel::Resched::None;
+    class::wakeup_preempt(&mut k, CPU, TaskId(1), 0);
+    assert_eq!(k.cpu(CPU).resched, crate::kernel::Resched::None);
+    k.fair.entities[2].vprot = 0;
+    class::wakeup_preempt(&mut k, CPU, TaskId(1), flags::WF_FORK);
+    assert_eq!(k.cpu(CPU).resched, crate::kernel::Resched::None);
 }
 
 /// A request of 1 ms that is served at 1 ms starts the next at 1 ms with deadline 2 ms.

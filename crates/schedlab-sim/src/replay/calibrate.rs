@@ -252,3 +252,65 @@ fn less(sum: Option<Cost>, known: Cost) -> Option<Cost> {
     let sum = sum?;
     Some(Cost { value: Nanos(sum.value.0.saturating_sub(known.value.0).max(sum.value.0 / 10)), ..sum })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::topology::Topology;
+
+    fn event(time: u64, kind: EventKind) -> Event {
+        Event { time: Nanos(time), cpu: CpuId(0), kind }
+    }
+
+    fn recording(events: Vec<Event>) -> Recording {
+        let topology = Topology::flat(1).expect("one CPU");
+        Recording {
+            provenance: Default::default(),
+            machine: MachineDescription::generic("one", topology),
+            tasks: Vec::new(),
+            channels: Vec::new(),
+            cpu_sets: Vec::new(),
+            events,
+            duration: Nanos(1_000_000_000),
+        }
+    }
+
+    /// Task 1 wakes task 2, which takes the CPU 3 us later, 40 times; 1 us is within the assumed spread.
+    #[test]
+    fn a_wake_up_costs_what_lies_between_it_and_the_switch() {
+        let (waker, wakee) = (TaskId(1), TaskId(2));
+        let mut events = Vec::new();
+        for round in 0..40 {
+            let at = round * 1_000_000;
+            let (prev_state, asleep) = (PrevState::Runnable, PrevState::Interruptible);
+            events.push(event(at, EventKind::Switch { prev: TaskId::IDLE, prev_state, next: waker }));
+            let context = Context::Task;
+            events.push(event(at + 100, EventKind::Waking { waker, context, wakee, wakee_cpu: CpuId(0) }));
+            events.push(event(at + 3_100, EventKind::Switch { prev: waker, prev_state, next: wakee }));
+            let idle = TaskId::IDLE;
+            events.push(event(at + 9_000, EventKind::Switch { prev: wakee, prev_state: asleep, next: idle }));
+        }
+        let costs = calibrated(&recording(events)).costs;
+        assert_eq!((costs.wakeup.value, costs.wakeup.origin), (Nanos(3_000), Origin::Measured));
+        assert_eq!(costs.ipi.origin, Origin::Assumed);
+    }
+
+    /// Ticks at 1.3 ms after every multiple of 4 ms, timers in between.
+    #[test]
+    fn ticks_are_told_from_timers_by_their_regularity() {
+        let mut events = vec![event(
+            0,
+            EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Runnable, next: TaskId(1) },
+        )];
+        let source = IrqSource::Timer;
+        for tick in 0..50 {
+            for at in [tick * 4_000_000 + tick * 50_000, tick * 4_000_000 + 1_300_000 + tick % 3 * 1_000] {
+                events.push(event(at, EventKind::IrqEnter { source }));
+                events.push(event(at + 2_000, EventKind::IrqExit { source }));
+            }
+        }
+        events.sort_by_key(|event| event.time);
+        let phase = tick_phase(&recording(events)).0;
+        assert!((1_300_000..=1_302_000).contains(&phase), "{phase}");
+    }
+}

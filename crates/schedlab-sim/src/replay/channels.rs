@@ -39,6 +39,8 @@ pub(super) struct Bytes {
     pub(super) sole_reader: BTreeMap<ChannelId, (TaskId, ChannelId)>,
     /// By channel of the recording: who gave to it.
     pub(super) givers: BTreeMap<ChannelId, BTreeSet<TaskId>>,
+    /// By channel of the recording: the usual size of what is given at once.
+    pub(super) message: BTreeMap<ChannelId, u32>,
     /// Channels that had several readers and were split.
     pub(super) split: usize,
 }
@@ -82,6 +84,12 @@ pub(super) fn connect(recording: &Recording, observed: &Observed, included: &[bo
     for (channel, entry) in &traffic {
         let info = &recording.channels[channel.index()];
         connector.connect_one(&mut out, *channel, info, entry);
+        let mut sizes: Vec<u64> =
+            entry.gives.iter().map(|id| observed.transfers[*id as usize].bytes).collect();
+        sizes.sort_unstable();
+        if let Some(size) = sizes.get(sizes.len() / 2).and_then(|size| u32::try_from(*size).ok()) {
+            out.message.insert(*channel, size);
+        }
     }
     out
 }

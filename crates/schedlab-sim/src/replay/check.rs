@@ -87,6 +87,8 @@ struct Task {
     at: usize,
     /// Bytes of the current operation already taken.
     received: u32,
+    /// The current operation's CPU time is counted.
+    worked: bool,
     done: bool,
 }
 
@@ -215,19 +217,13 @@ impl Execution<'_> {
                 }
                 self.give(channel, u64::from(bytes));
             }
-            Op::ReceiveAll { channel, bytes } => {
-                let wanted = bytes - self.tasks[task].received;
-                let part = self.channels[channel.index()].level.min(u64::from(wanted));
-                if part > 0 {
-                    self.took(channel, part);
+            Op::ReceiveEach { channel, message, count, work } => {
+                if !std::mem::replace(&mut self.tasks[task].worked, true) {
+                    self.out.cpu_time[task] += Nanos(work.0 * u64::from(count));
                 }
-                if part < u64::from(wanted) {
-                    self.tasks[task].received += part as u32;
-                    self.channels[channel.index()].takers.push(task);
-                    return Outcome::Waits;
-                }
-                self.tasks[task].received = 0;
+                return self.receive_all(task, channel, message * count);
             }
+            Op::ReceiveAll { channel, bytes } => return self.receive_all(task, channel, bytes),
             Op::WaitAny { channels, .. }
                 if channels.iter().all(|channel| self.channels[channel.index()].level == 0) =>
             {
@@ -256,13 +252,33 @@ impl Execution<'_> {
         Outcome::Next
     }
 
+    /// Takes what is there, whole or in part.
+    fn receive_all(&mut self, task: usize, channel: ChannelId, bytes: u32) -> Outcome {
+        let wanted = bytes - self.tasks[task].received;
+        let part = self.channels[channel.index()].level.min(u64::from(wanted));
+        if part > 0 {
+            self.took(channel, part);
+        }
+        if part < u64::from(wanted) {
+            self.tasks[task].received += part as u32;
+            self.channels[channel.index()].takers.push(task);
+            return Outcome::Waits;
+        }
+        (self.tasks[task].received, self.tasks[task].worked) = (0, false);
+        self.tasks[task].at += 1;
+        Outcome::Next
+    }
+
     fn stuck(&self) -> Stuck {
         let waiting =
             (0..self.tasks.len()).filter(|&task| self.tasks[task].started && !self.tasks[task].done);
         let what = |task: usize| {
             let channel = match self.op(task) {
                 Some(
-                    Op::ReceiveAll { channel, .. } | Op::Take { channel, .. } | Op::Send { channel, .. },
+                    Op::ReceiveAll { channel, .. }
+                    | Op::ReceiveEach { channel, .. }
+                    | Op::Take { channel, .. }
+                    | Op::Send { channel, .. },
                 ) => Some(*channel),
                 Some(Op::WaitAny { channels, .. }) => channels.first().copied(),
                 _ => None,

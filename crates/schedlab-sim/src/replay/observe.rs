@@ -17,6 +17,8 @@ pub(super) enum Step {
     Run(u64),
     /// Bytes move: position in [`Observed::transfers`].
     Transfer(u32),
+    /// What else a transfer that waited stands for has been taken: the reads after the one that waited, told with it.
+    Rest(u32),
     /// The task slept: position in [`Observed::waits`].
     Wait(u32),
     /// The task ended another's wait.
@@ -44,6 +46,8 @@ pub(super) struct Transfer {
     pub(super) earliest: Nanos,
     pub(super) entered: Nanos,
     pub(super) exited: Nanos,
+    /// May stand for several that were told as one.
+    pub(super) summed: bool,
     /// The last wake-up inside the operation, if it waited.
     pub(super) wake: Option<Wake>,
     /// The wait that it ended.
@@ -423,6 +427,7 @@ impl<'a> Observer<'a> {
             earliest: open.earliest,
             entered: open.entered,
             exited: open.entered,
+            summed: false,
             wake: None,
             waited: None,
         });
@@ -542,6 +547,7 @@ impl<'a> Observer<'a> {
         let woken = |wait: &&u32| self.out.waits[**wait as usize].wake.is_some();
         let waited = open.waits.iter().rev().find(woken).copied();
         let wake = waited.and_then(|wait| self.out.waits[wait as usize].wake);
+        let summed = !give && self.recording.provenance.counted_from.is_some_and(|from| time >= from);
         let transfer = Transfer {
             task,
             give,
@@ -550,11 +556,16 @@ impl<'a> Observer<'a> {
             earliest: open.earliest,
             entered: open.entered,
             exited: time,
+            summed,
             wake,
             waited,
         };
         if open.transfer.is_some() {
             self.out.transfers[id as usize] = transfer;
+            if summed {
+                self.flush(task);
+                self.out.tasks[task.index()].steps.push(Step::Rest(id));
+            }
             return;
         }
         self.out.transfers.push(transfer);

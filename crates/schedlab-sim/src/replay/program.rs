@@ -141,6 +141,13 @@ impl Emitter<'_> {
         match step {
             Step::Run(ns) => run(ops, *ns),
             Step::Transfer(id) => self.transfer(ops, *id),
+            Step::Rest(id) => {
+                if let Some((channel, bytes, message)) = self.messages(*id)
+                    && self.observed.transfers[*id as usize].waited.is_some()
+                {
+                    receive_each(ops, channel, bytes - message, message);
+                }
+            }
             Step::Wait(wait) => match self.handled.waits[*wait as usize].1 {
                 Handling::Absorbed => {}
                 Handling::Sleep(time) => ops.push(Op::Sleep(Amount::Fixed(time))),
@@ -188,11 +195,46 @@ impl Emitter<'_> {
         child.and_then(|child| self.handled.ended.get(&child)).is_some_and(|(end, _)| *end == channel)
     }
 
+    /// A transfer that stands for several reads of the usual size: channel, bytes in all, bytes of each.
+    fn messages(&self, id: u32) -> Option<(ChannelId, u32, u32)> {
+        let transfer = &self.observed.transfers[id as usize];
+        let [(channel, bytes)] = self.bytes.parts[id as usize][..] else { return None };
+        let message = *self.bytes.message.get(&transfer.channel)?;
+        (transfer.summed && bytes >= 2 * message).then_some((channel, bytes, message))
+    }
+
     fn transfer(&self, ops: &mut Vec<Op>, id: u32) {
-        let give = self.observed.transfers[id as usize].give;
+        let transfer = &self.observed.transfers[id as usize];
+        let give = transfer.give;
+        if let Some((channel, bytes, message)) = self.messages(id) {
+            if transfer.waited.is_some() {
+                return ops.push(Op::ReceiveAll { channel, bytes: message });
+            }
+            return receive_each(ops, channel, bytes, message);
+        }
         for &(channel, bytes) in &self.bytes.parts[id as usize] {
             ops.push(if give { Op::Send { channel, bytes } } else { Op::ReceiveAll { channel, bytes } });
         }
+    }
+}
+
+/// Several reads told as one: the burst before it is theirs, too, in equal parts.
+fn receive_each(ops: &mut Vec<Op>, channel: ChannelId, bytes: u32, message: u32) {
+    let count = bytes / message;
+    let burst = match ops.pop() {
+        Some(Op::Run(Amount::Fixed(burst))) => burst.0,
+        other => {
+            ops.extend(other);
+            0
+        }
+    };
+    let work = burst / u64::from(count);
+    if burst > work * u64::from(count) {
+        ops.push(Op::Run(Amount::Fixed(Nanos(burst - work * u64::from(count)))));
+    }
+    ops.push(Op::ReceiveEach { channel, message, count, work: Nanos(work) });
+    if bytes > count * message {
+        ops.push(Op::ReceiveAll { channel, bytes: bytes - count * message });
     }
 }
 

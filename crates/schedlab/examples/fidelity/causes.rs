@@ -5,6 +5,7 @@
 
 use schedlab_model::event::{Context, Event, EventKind, PrevState};
 use schedlab_model::recording::Recording;
+use schedlab_model::timeline::{StretchKind, Timelines};
 use schedlab_model::{CpuId, Nanos, TaskId};
 use std::collections::BTreeMap;
 
@@ -63,7 +64,13 @@ pub struct Causes {
     /// Wakees that ran at once in place of a running task.
     preempting: u64,
     balanced: u64,
+    /// When, whom and from where, the first of them.
+    moves: Vec<(Nanos, String, u32)>,
+    /// Target's sleeps by state, what it did and what its waker did.
+    sleeps: BTreeMap<String, u64>,
     idle_ns: Vec<u64>,
+    /// Switches in each tenth of the recording, and tasks of the target that had ended by its end.
+    tenths: [(u64, u64); 10],
 }
 
 impl Causes {
@@ -78,6 +85,7 @@ impl Causes {
             out: Causes { idle_ns: vec![0; count], ..Causes::default() },
         };
         recording.events.iter().for_each(|event| reader.event(event));
+        reader.sleeps();
         reader.out
     }
 
@@ -103,6 +111,14 @@ impl Causes {
                 summary(a),
                 summary(b)
             );
+        }
+        for (name, causes) in [("recorded", recorded), ("simulated", simulated)] {
+            let tell =
+                |(time, name, from): &(Nanos, String, u32)| format!("{} {name} {from}", time.0 / 1_000_000);
+            let told: Vec<String> = causes.moves.iter().map(tell).collect();
+            println!("  switches and ends by tenth {name}: {:?}", causes.tenths);
+            println!("  moves {name}: {}", told.join(", "));
+            causes.sleeps.iter().for_each(|(what, count)| println!("  sleeps {name}: {count} {what}"));
         }
         let ms = |causes: &Causes| causes.idle_ns.iter().map(|ns| ns / 1_000_000).collect::<Vec<_>>();
         println!(
@@ -144,6 +160,24 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn sleeps(&mut self) {
+        let timelines = Timelines::of(self.recording);
+        for (task, stretches) in timelines.tasks.iter().enumerate() {
+            if !self.recording.tasks[task].target {
+                continue;
+            }
+            for stretch in stretches {
+                if let StretchKind::Asleep { state, operation, wake } = stretch.kind {
+                    let operation = operation.map(|open| open.operation);
+                    let waker = wake.and_then(|wake| wake.operation).map(|(operation, _)| operation);
+                    let context = wake.map(|wake| wake.context);
+                    let name = format!("{state:?} in {operation:?}, woken by {context:?} in {waker:?}");
+                    *self.out.sleeps.entry(name).or_default() += 1;
+                }
+            }
+        }
+    }
+
     fn state(&self, cpu: CpuId, now: Nanos) -> State {
         match self.cpus[cpu.index()].idle_since {
             Some(since) if now - since > LONG_IDLE => State::LongIdle,
@@ -160,7 +194,11 @@ impl Reader<'_> {
                     self.waking(time, cpu, wakee, wakee_cpu, context);
                 }
             }
-            EventKind::Migrate { task, to, .. } => {
+            EventKind::Migrate { task, from, to } => {
+                if self.recording.task(task).target && self.out.moves.len() < 60 {
+                    let name = self.recording.task(task).name.clone();
+                    self.out.moves.push((time, name, from.0));
+                }
                 if let Some(open) = self.open.get_mut(&task) {
                     if open.here == cpu && time - open.at < Nanos::from_micros(30) && open.on != to {
                         open.on = to;
@@ -172,7 +210,14 @@ impl Reader<'_> {
                     self.out.balanced += 1;
                 }
             }
-            EventKind::Switch { prev, prev_state, next } => self.switch(time, cpu, prev, prev_state, next),
+            EventKind::Switch { prev, prev_state, next } => {
+                let tenth = (time.0 * 10 / self.recording.duration.0.max(1)).min(9) as usize;
+                self.out.tenths[tenth].0 += 1;
+                if prev_state == PrevState::Dead && self.recording.task(prev).target {
+                    self.out.tenths[tenth].1 += 1;
+                }
+                self.switch(time, cpu, prev, prev_state, next);
+            }
             _ => {}
         }
     }

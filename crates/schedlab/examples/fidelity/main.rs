@@ -1,10 +1,12 @@
 //! How like their recordings replays are, as a table: `fidelity FILE...` for recordings that exist.
 //!
+//! With `--table` it is the table of docs/fidelity.md; with SCHEDLAB_DETAIL set each wake-up's causes are shown.
 //! Each file is replayed on its own machine's description under the recorded kernel's model, with several
 //! seeds; rows show the recording, the mean over the seeds, and how many seeds are within the tolerance.
 #![allow(clippy::print_stdout)]
 
 mod causes;
+mod table;
 
 use anyhow::{Context, Result};
 use causes::Causes;
@@ -16,20 +18,32 @@ use schedlab_report::triage::Triage;
 use schedlab_sim::replay::{ReplayOptions, calibrated, workload_from};
 use schedlab_sim::{Simulation, SimulationConfig};
 use std::sync::Arc;
+use table::Table;
 
 const SEEDS: u64 = 5;
 
 fn main() -> Result<()> {
-    for file in std::env::args().skip(1) {
+    let (flags, files): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+    let mut table = flags.iter().any(|flag| flag == "--table").then(Table::default);
+    for file in files {
         let bytes = std::fs::read(&file).with_context(|| file.clone())?;
         let mut recording = codec::decode(&bytes).with_context(|| file.clone())?;
         recording.machine = calibrated(&recording);
+        if let Some(table) = &mut table {
+            if table.takes(&recording) {
+                let replay = workload_from(&recording, &ReplayOptions::default())?;
+                table.add(&recording, &scores(&recording, &Arc::new(replay.workload))?);
+            }
+            continue;
+        }
         if std::env::var_os("SCHEDLAB_DETAIL").is_some() {
             println!("{:#?}", recording.machine.costs);
         }
         println!("\n{file}: {}", recording.provenance.command.join(" "));
         show(&recording)?;
     }
+    table.iter().for_each(Table::print);
     Ok(())
 }
 
@@ -43,33 +57,7 @@ fn show(recording: &Recording) -> Result<()> {
         dump(&replay.workload);
     }
     let workload = Arc::new(replay.workload);
-    let mut scores = Vec::new();
-    for seed in 1..=SEEDS {
-        let config = SimulationConfig {
-            seed,
-            ..SimulationConfig::new(recording.machine.clone(), Arc::clone(&workload))
-        };
-        let mut events: Vec<Event> = Vec::new();
-        let start = std::time::Instant::now();
-        let result = Simulation::new(config)?.run(&mut events)?;
-        if seed == 1 {
-            println!("simulated {} in {:?}", result.report.simulated, start.elapsed());
-        }
-        let simulated = Recording {
-            provenance: Provenance { origin: "simulated".to_owned(), ..Provenance::default() },
-            machine: recording.machine.clone(),
-            tasks: result.tasks,
-            channels: result.channels,
-            cpu_sets: Vec::new(),
-            events,
-            duration: result.report.simulated,
-        };
-        scores.push(Fidelity::of(recording, &simulated, LiveRange::default()));
-        if seed == 1 && std::env::var_os("SCHEDLAB_DETAIL").is_some() {
-            detail(recording, &simulated);
-            Causes::print(&Causes::of(recording), &Causes::of(&simulated));
-        }
-    }
+    let scores = scores(recording, &workload)?;
     println!("{:22} {:>14} {:>14} {:>7} {:>7}", "metric", "recorded", "simulated", "ratio", "within");
     for row in &scores[0].rows {
         let of = |score: &Fidelity| score.get(row.metric).copied();
@@ -88,6 +76,34 @@ fn show(recording: &Recording) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Replays with every seed and scores each.
+fn scores(recording: &Recording, workload: &Arc<Workload>) -> Result<Vec<Fidelity>> {
+    let mut scores = Vec::new();
+    for seed in 1..=SEEDS {
+        let config = SimulationConfig {
+            seed,
+            ..SimulationConfig::new(recording.machine.clone(), Arc::clone(workload))
+        };
+        let mut events: Vec<Event> = Vec::new();
+        let result = Simulation::new(config)?.run(&mut events)?;
+        let simulated = Recording {
+            provenance: Provenance { origin: "simulated".to_owned(), ..Provenance::default() },
+            machine: recording.machine.clone(),
+            tasks: result.tasks,
+            channels: result.channels,
+            cpu_sets: Vec::new(),
+            events,
+            duration: result.report.simulated,
+        };
+        scores.push(Fidelity::of(recording, &simulated, LiveRange::default()));
+        if seed == 1 && std::env::var_os("SCHEDLAB_DETAIL").is_some() {
+            detail(recording, &simulated);
+            Causes::print(&Causes::of(recording), &Causes::of(&simulated));
+        }
+    }
+    Ok(scores)
 }
 
 fn detail(recording: &Recording, simulated: &Recording) {
