@@ -117,18 +117,15 @@ fn load_of(recording: &Recording) -> String {
 /// CPU time of tasks that are neither the target nor the recorder, in percent of the machine's.
 fn others_percent(recording: &Recording) -> f64 {
     let timelines = Timelines::of(recording);
-    let recorder = |task: usize| {
-        let parents = recording.tasks.iter().filter(|row| row.target).map(|row| row.parent.index());
-        parents.into_iter().any(|parent| recording.tasks[parent].tgid == recording.tasks[task].tgid)
-    };
     let mut used = 0;
     for (task, stretches) in timelines.tasks.iter().enumerate().skip(1) {
-        if recording.tasks[task].target || recorder(task) {
+        if recording.tasks[task].target {
             continue;
         }
         let running = stretches.iter().filter(|stretch| matches!(stretch.kind, StretchKind::Running { .. }));
         used += running.map(|stretch| stretch.length().0).sum::<u64>();
     }
+    let used = u64::saturating_sub(used, recording.provenance.recorder_cpu.0);
     let machine = recording.duration.0 * recording.machine.topology.cpu_count() as u64;
     100.0 * used as f64 / machine.max(1) as f64
 }
