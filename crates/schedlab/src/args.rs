@@ -144,9 +144,12 @@ pub struct CompareArgs {
     /// What must not get worse, e.g. 'throughput>=-3%'; can be given several times
     #[arg(long, value_name = "GUARD")]
     pub guard: Vec<String>,
-    /// Set a knob of every candidate that has it
+    /// Set a knob, or any variable, of every candidate that has it: slice_ns=5ms, weights[3]=200
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    /// What the user half of an object would do before it attaches; NAME.setup.toml beside it is found
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub setup: Vec<PathBuf>,
     /// Cut a long recording into this many blocks, each a piece of work of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub blocks: u32,
@@ -186,9 +189,12 @@ pub struct SimulateArgs {
     /// Scheduler: NAME[:KEY=VALUE]..., e.g. fair, vtime:slice_ns=5000000, ./my.bpf.o
     #[arg(long, short, value_name = "NAME", default_value = "fair")]
     pub scheduler: String,
-    /// Set a knob
+    /// Set a knob, or any variable of an object: slice_ns=5ms, cfg.mode=MODE_FAST, weights[3]=200
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    /// What the user half of the object would do before it attaches; NAME.setup.toml beside it is found
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub setup: Vec<PathBuf>,
     /// Write the simulated run as a recording
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,

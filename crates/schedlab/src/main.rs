@@ -9,6 +9,7 @@ mod failure;
 mod inputs;
 mod output;
 mod progress;
+mod setup;
 mod simulator;
 
 use args::Cli;

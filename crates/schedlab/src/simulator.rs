@@ -4,6 +4,7 @@
 //! Holds the clock that the simulator must not have (`wall_s`).
 
 use crate::inputs::schedulers;
+use crate::setup::{Facts, SetupFile};
 use anyhow::{Result, anyhow};
 use schedlab_model::event::{Event, EventSink};
 use schedlab_model::lever::{Candidate, SchedulerChoice};
@@ -13,7 +14,7 @@ use schedlab_model::recording::Recording;
 use schedlab_model::time::Nanos;
 use schedlab_model::workload::Workload;
 use schedlab_report::MetricsCollector;
-use schedlab_sim::ext::{ExtOptions, ExtScheduler};
+use schedlab_sim::ext::{ExtOptions, ExtScheduler, kernel_btf};
 use schedlab_sim::{Scheduler, Simulation, SimulationConfig, SimulationResult};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,6 +39,8 @@ pub struct SimulatedMachine {
     jobs: usize,
     duration_limit: Option<Nanos>,
     interrupted: Arc<AtomicBool>,
+    setups: Vec<SetupFile>,
+    notes: Vec<String>,
 }
 
 impl SimulatedMachine {
@@ -50,7 +53,26 @@ impl SimulatedMachine {
     ) -> SimulatedMachine {
         let available = || std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = jobs.map_or_else(available, |jobs| jobs as usize);
-        SimulatedMachine { pieces, schedulers: BTreeMap::new(), jobs, duration_limit, interrupted }
+        SimulatedMachine {
+            pieces,
+            schedulers: BTreeMap::new(),
+            jobs,
+            duration_limit,
+            interrupted,
+            setups: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Prepares objects as these set-up files say; others as the file beside them says, if there is one.
+    pub fn with_setups(mut self, setups: Vec<SetupFile>) -> SimulatedMachine {
+        self.setups = setups;
+        self
+    }
+
+    /// What a reader must know of the objects that were prepared.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The pieces of work.
@@ -61,17 +83,47 @@ impl SimulatedMachine {
     /// Loads and compiles what a candidate needs, for every piece of work.
     pub fn prepare(&mut self, candidate: &Candidate) -> Result<()> {
         let SchedulerChoice::Object(name) = &candidate.scheduler else { return Ok(()) };
+        let setup = self.setup_for(name)?;
         for (index, piece) in self.pieces.iter().enumerate() {
             let key = (name.clone(), index);
             if self.schedulers.contains_key(&key) {
                 continue;
             }
             let kernel = piece.machine.kernel;
-            let image = schedulers::load(name, kernel)?;
-            let scheduler = ExtScheduler::new(image, kernel, &piece.machine.topology, ExtOptions::default())?;
+            let mut image = schedulers::load(name, kernel)?;
+            let topology = &piece.machine.topology;
+            let steps = match &setup {
+                Some(setup) => setup.apply(&mut image, &Facts::new(topology), &kernel_btf(kernel))?,
+                None => None,
+            };
+            let signs = crate::inputs::objects::user_half(&image);
+            let note = match &setup {
+                Some(setup) => Some(format!("{name} is set up by {}", setup.path().display())),
+                None if !signs.is_empty() => Some(format!(
+                    "{name} runs as a bare object although it looks like having a user half ({}): write a set-up \
+                     file (docs/set-up-files.md)",
+                    signs.join("; ")
+                )),
+                None => None,
+            };
+            let options = ExtOptions::default();
+            let scheduler = ExtScheduler::with_set_up(image, kernel, topology, options, steps)?;
             self.schedulers.insert(key, scheduler);
+            self.notes.extend(note);
         }
+        self.notes.dedup();
         Ok(())
+    }
+
+    /// The set-up file for an object: one that was given and is for it, or the one beside it.
+    fn setup_for(&self, name: &str) -> Result<Option<SetupFile>> {
+        if schedulers::library().contains(&name) {
+            return Ok(None);
+        }
+        if let Some(given) = self.setups.iter().find(|setup| setup.is_for(name)) {
+            return Ok(Some(given.clone()));
+        }
+        SetupFile::beside(name).map(|path| SetupFile::read(&path)).transpose()
     }
 
     fn configuration(&self, request: &RunRequest<'_>) -> Result<SimulationConfig, MachineError> {

@@ -14,12 +14,12 @@ use crate::image::{Global, MapOrigin, ObjectImage};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KnobError {
     /// No variable has this name.
-    #[error("no global variable `{name}`; there are: {known}")]
+    #[error("no global variable `{name}`{near}; `schedlab show` lists them")]
     Unknown {
         /// What was asked for.
         name: String,
-        /// Names that exist.
-        known: String,
+        /// Names that are near, as [`nearest`] says them.
+        near: String,
     },
     /// The path does not fit the type of the variable.
     #[error("`{path}`: {problem}")]
@@ -30,7 +30,7 @@ pub enum KnobError {
         problem: String,
     },
     /// The value does not fit the type or the declared bounds.
-    #[error("`{path}` = {value}: must be from {min} to {max}{unit}")]
+    #[error("{path} = {value} is out of bounds: {min} to {max}{unit}")]
     Range {
         /// What was to be set.
         path: String,
@@ -119,6 +119,12 @@ impl Place {
         true
     }
 
+    /// Whether it is a number: an integer, a truth value or an enumeration.
+    #[must_use]
+    pub fn is_number(&self, types: &Btf) -> bool {
+        self.size <= 8 && matches!(types.resolved_kind(self.type_id), Kind::Int { .. } | Kind::Enum { .. })
+    }
+
     /// Least and greatest number that the type holds.
     pub fn range(&self) -> (i128, i128) {
         let width = self.bits.map_or(8 * self.size.min(8), |(_, width)| width);
@@ -142,7 +148,7 @@ impl ObjectImage {
         let global = self.globals.iter().find(|g| g.name == name);
         let global = global.ok_or_else(|| KnobError::Unknown {
             name: name.to_string(),
-            known: self.globals.iter().map(|g| g.name.as_str()).collect::<Vec<_>>().join(", "),
+            near: nearest(name, self.globals.iter().map(|g| g.name.as_str())),
         })?;
         steps.walk(&self.btf, global)
     }
@@ -170,11 +176,65 @@ impl ObjectImage {
         Err(KnobError::Range { path: path.to_string(), value, min, max, unit })
     }
 
+    /// Gives a global array that is alone in its section another number of elements, as a user half does with
+    /// `bpf_map__set_value_size()`; the new ones are 0.
+    ///
+    /// # Errors
+    /// A variable that is no such array.
+    pub fn resize_array(&mut self, name: &str, length: u32) -> Result<(), KnobError> {
+        let fail = |problem: &str| KnobError::Path { path: name.to_owned(), problem: problem.to_owned() };
+        self.locate(name)?;
+        let index = self.globals.iter().position(|g| g.name == name).ok_or_else(|| fail("is no variable"))?;
+        let (map, offset) = (self.globals[index].map, self.globals[index].offset);
+        let Kind::Array { element, .. } = *self.btf.resolved_kind(self.globals[index].type_id) else {
+            return Err(fail("is no array"));
+        };
+        if offset != 0 || self.globals.iter().filter(|g| g.map == map).count() != 1 {
+            return Err(fail("is not alone in its section, so it cannot be resized"));
+        }
+        let size = self.btf.size_of(element).and_then(|size| size.checked_mul(length));
+        let size =
+            size.filter(|size| (1..1 << 28).contains(size)).ok_or_else(|| fail("becomes too large"))?;
+        self.globals[index].size = size;
+        self.maps[map].value_size = size;
+        self.maps[map].initial.resize(size as usize, 0);
+        Ok(())
+    }
+
+    /// Creates maps in the first slots of an array of maps, as a user half does; `false` if the map is none.
+    pub fn fill_inner(&mut self, map: usize, slots: u32) -> bool {
+        let Some(definition) = self.maps[map].inner_definition.clone() else { return false };
+        for slot in 0..slots.min(self.maps[map].max_entries) {
+            if self.maps[map].inner.iter().any(|(taken, _)| *taken == slot) {
+                continue;
+            }
+            let inner = self.maps.len() as u32;
+            let mut made = (*definition).clone();
+            made.name = format!("{}.{slot}", self.maps[map].name);
+            self.maps.push(made);
+            self.maps[map].inner.push((slot, inner));
+        }
+        true
+    }
+
+    /// The unit of a variable: as it declares it, else what its name ends in (`_ns`, `_us`, `_ms`, `_sec`);
+    /// empty if neither tells.
+    #[must_use]
+    pub fn unit_of(&self, path: &str) -> String {
+        let knob = self.globals.iter().find(|g| g.name == path).and_then(|g| self.knob(g));
+        if let Some(knob) = knob.filter(|knob| !knob.unit.is_empty()) {
+            return knob.unit;
+        }
+        let word = path.split('[').next().unwrap_or(path);
+        let ends = [("_ns", "ns"), ("_us", "us"), ("_ms", "ms"), ("_sec", "s"), ("_secs", "s")];
+        ends.iter().find(|(end, _)| word.ends_with(end)).map_or(String::new(), |(_, unit)| (*unit).to_owned())
+    }
+
     fn number(&self, path: &str) -> Result<Place, KnobError> {
         let place = self.locate(path)?;
-        match self.btf.resolved_kind(place.type_id) {
-            Kind::Int { .. } | Kind::Enum { .. } if place.size <= 8 => Ok(place),
-            _ => Err(KnobError::Path {
+        match place.is_number(&self.btf) {
+            true => Ok(place),
+            false => Err(KnobError::Path {
                 path: path.to_string(),
                 problem: format!("is a {}, not a number", self.btf.c_type(place.type_id)),
             }),
@@ -213,6 +273,39 @@ impl ObjectImage {
     }
 }
 
+/// `; did you mean A or B?` for the names nearest to one that does not exist; nothing if none is near.
+#[must_use]
+pub fn nearest<'n>(wanted: &str, known: impl Iterator<Item = &'n str>) -> String {
+    let limit = wanted.len() / 3 + 1;
+    let far = |name: &str| {
+        let part = !wanted.is_empty() && name.contains(wanted);
+        let distance = distance(wanted, name);
+        if part { distance.min(limit) } else { distance }
+    };
+    let mut near: Vec<(usize, &str)> =
+        known.filter(|name| !name.is_empty()).map(|name| (far(name), name)).collect();
+    near.retain(|(distance, _)| *distance <= limit);
+    near.sort_unstable();
+    near.dedup();
+    let names: Vec<&str> = near.iter().take(3).map(|(_, name)| *name).collect();
+    if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
+}
+
+/// Letters to insert, remove or replace to make one word of another.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
 /// What is left of a path.
 #[derive(Clone, Copy)]
 struct Steps<'p> {
@@ -241,10 +334,15 @@ impl<'p> Steps<'p> {
                     return Err(self.fail(format!("a {} has no elements", btf.c_type(id))));
                 };
                 let index: u32 = number.parse().map_err(|_| self.fail(format!("`{number}` is no index")))?;
-                if index >= *length {
+                let size = btf.size_of(*element).ok_or_else(|| self.fail("elements without a size"))?;
+                // A global that was resized has more elements than its type says.
+                let length = match id == global.type_id && size > 0 {
+                    true => (global.size / size).max(*length),
+                    false => *length,
+                };
+                if index >= length {
                     return Err(self.fail(format!("index {index} of {length} elements")));
                 }
-                let size = btf.size_of(*element).ok_or_else(|| self.fail("elements without a size"))?;
                 bit_offset += 8 * u64::from(index) * u64::from(size);
                 (id, self.rest) = (*element, rest);
                 continue;
@@ -252,8 +350,10 @@ impl<'p> Steps<'p> {
             let step = Steps { rest: self.rest.trim_start_matches('.'), ..self };
             let (name, rest) = step.name();
             let member = btf.member(id, name);
-            let member =
-                member.ok_or_else(|| self.fail(format!("a {} has no member `{name}`", btf.c_type(id))))?;
+            let member = member.ok_or_else(|| {
+                let near = nearest(name, btf.members(id).iter().map(|m| btf.string(m.name_offset)));
+                self.fail(format!("a {} has no member `{name}`{near}", btf.c_type(id)))
+            })?;
             bit_offset += u64::from(member.bit_offset);
             (id, bit_size) = (member.type_id, member.bit_size);
             self = rest;

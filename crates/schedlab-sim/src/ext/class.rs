@@ -7,7 +7,7 @@
 use super::call::Op;
 use super::consts::*;
 use super::dispatch::{self, Next};
-use super::host::{CurrClass, Cx, Direct, Effect, Host};
+use super::host::{BOOT_NS, CurrClass, Cx, Direct, Effect, Host};
 use super::lifecycle::{self, TaskFacts};
 use super::scheduler::ExtScheduler;
 use super::task::Life;
@@ -78,6 +78,11 @@ impl Attached {
         Err(fail(format!("{value} does not fit the variable's type")))
     }
 
+    /// What programs executed so far is not charged to anybody.
+    pub(crate) fn forget_executed(&mut self) {
+        self.charged = self.instance.executed();
+    }
+
     /// Gives objects that read `CONFIG_HZ` the machine's.
     fn set_hz(&mut self, hz: u64) {
         let image = self.scheduler.image();
@@ -109,7 +114,7 @@ impl Attached {
         self.host.now = k.now;
         let current = self.host.address_of(k.cpu(here).curr.0);
         let mut cx = self.instance.enter(&mut self.host);
-        cx.set_now(k.now);
+        cx.set_now(k.now + BOOT_NS);
         cx.set_cpu(here.0);
         cx.set_current(current);
         let result = f(&mut cx);
@@ -187,6 +192,10 @@ impl Ext {
     pub(crate) fn new(scheduler: &ExtScheduler, knobs: &[(String, i64)]) -> Result<Ext, SimError> {
         let mut attached = Box::new(scheduler.attach(0));
         knobs.iter().try_for_each(|(name, value)| attached.set_global(name, *value))?;
+        if let Some(actions) = scheduler.set_up() {
+            let name = scheduler.name().to_owned();
+            attached.set_up(&*actions).map_err(|reason| SimError::Scheduler { name, reason })?;
+        }
         Ok(Ext { attached: Some(attached) })
     }
 

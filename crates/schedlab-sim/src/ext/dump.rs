@@ -6,7 +6,7 @@
 
 use super::call::{Op, call};
 use super::exit::{ExitInfo, reason};
-use super::host::{CurrClass, Cx, EVENT_COUNTS, Host};
+use super::host::{BOOT_NS, CurrClass, Cx, EVENT_COUNTS, Host};
 use super::task::Entity;
 use schedlab_bpf::memory::Memory;
 use std::fmt::Write as _;
@@ -123,8 +123,8 @@ fn new_context(cx: &mut Cx<'_>, info: &ExitInfo) -> Option<u64> {
     memory.write_u32(context + at.kind, info.kind);
     memory.write_u64(context + at.exit_code, info.code as u64);
     memory.write_u64(context + at.reason, 0);
-    memory.write_u64(context + at.at_ns, host.now);
-    memory.write_u64(context + at.at_jiffies, host.now / host.tick_ns);
+    memory.write_u64(context + at.at_ns, host.now + BOOT_NS);
+    memory.write_u64(context + at.at_jiffies, (host.now + BOOT_NS) / host.tick_ns);
     Some(context)
 }
 

@@ -20,6 +20,10 @@ use schedlab_bpf::exec::{CallContext, Host as BpfHost};
 use schedlab_model::topology::Topology;
 use std::sync::Arc;
 
+/// What the clocks that programs read show when a simulation begins: they count since boot, and a program may
+/// take a time near 0 for long ago.
+pub(crate) const BOOT_NS: u64 = 1000 * 1_000_000_000;
+
 /// The context callbacks and kfuncs run in.
 pub(crate) type Cx<'a> = CallContext<'a, Host>;
 
@@ -229,6 +233,7 @@ impl BpfHost for Host {
 
     fn timer_start(cx: &mut Cx<'_>, timer: u64, at: u64, _pinned: bool) {
         let cpu = cx.cpu();
+        let at = at.saturating_sub(BOOT_NS);
         cx.host().effects.push(Effect::TimerStart { timer, at, cpu });
     }
 

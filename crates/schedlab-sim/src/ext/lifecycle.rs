@@ -4,7 +4,7 @@ use super::attach::new_task;
 use super::call::{Op, call, call_task, sanitize_error};
 use super::consts::*;
 use super::enqueue::{dequeue_task, enqueue_task};
-use super::host::Cx;
+use super::host::{BOOT_NS, Cx};
 use super::task::{Entity, Life};
 use super::{cgroup, exit, idle};
 use std::sync::Arc;
@@ -123,8 +123,8 @@ pub(crate) fn create(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) -> bool 
     memory.write_u32(address + at.flags, if facts.kernel_thread { PF_KTHREAD } else { 0 });
     // Only whether there is an address space can be told, not what is in it.
     memory.write_u64(address + at.mm, if facts.kernel_thread { 0 } else { host.cgroups[0].address });
-    memory.write_u64(address + at.start_time, now);
-    memory.write_u64(address + at.start_boottime, now);
+    memory.write_u64(address + at.start_time, now + BOOT_NS);
+    memory.write_u64(address + at.start_boottime, now + BOOT_NS);
     if let Some(tid) = layout.task_tid {
         memory.write_u64(address + tid, task.into());
     }

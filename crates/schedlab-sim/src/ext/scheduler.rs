@@ -6,6 +6,7 @@ use super::class::Attached;
 use super::host::{Host, OpsData};
 use super::kernel::{Layout, kernel_btf};
 use super::kfunc;
+use super::setup::SetUp;
 use crate::error::SimError;
 use schedlab_bpf::exec::{Compiled, Options};
 use schedlab_bpf::image::ObjectImage;
@@ -50,6 +51,7 @@ struct Inner {
     programs: [Option<u32>; Op::COUNT],
     ops: OpsData,
     interpreted: bool,
+    set_up: Option<Arc<dyn SetUp>>,
 }
 
 /// How to prepare a scheduler.
@@ -68,10 +70,24 @@ impl ExtScheduler {
     /// # Errors
     /// An object without a `struct sched_ext_ops`, or that cannot be compiled; the text names the remedy.
     pub fn new(
+        image: ObjectImage,
+        version: KernelVersion,
+        topology: &Topology,
+        options: ExtOptions,
+    ) -> Result<ExtScheduler, SimError> {
+        ExtScheduler::with_set_up(image, version, topology, options, None)
+    }
+
+    /// The same for an object with what its user half does before it attaches: each instance performs it.
+    ///
+    /// # Errors
+    /// As for [`ExtScheduler::new`].
+    pub fn with_set_up(
         mut image: ObjectImage,
         version: KernelVersion,
         topology: &Topology,
         options: ExtOptions,
+        set_up: Option<Arc<dyn SetUp>>,
     ) -> Result<ExtScheduler, SimError> {
         set_kconfig(&mut image, version, topology);
         set_topology(&mut image, topology);
@@ -115,6 +131,7 @@ impl ExtScheduler {
             programs,
             ops,
             interpreted,
+            set_up,
         })))
     }
 
@@ -165,6 +182,11 @@ impl ExtScheduler {
     #[must_use]
     pub fn image(&self) -> &ObjectImage {
         self.0.compiled.image()
+    }
+
+    /// What its user half does.
+    pub(crate) fn set_up(&self) -> Option<Arc<dyn SetUp>> {
+        self.0.set_up.clone()
     }
 
     /// Number of CPUs it was prepared for.

@@ -5,8 +5,10 @@ use crate::args::MachineChoice;
 use crate::failure::Failure;
 use crate::inputs::work::{self, Work};
 use crate::inputs::{machines, schedulers};
+use crate::setup::{Scope, SetupFile, evaluate};
 use crate::simulator::Piece;
 use anyhow::{Context, anyhow};
+use schedlab_bpf::image::ObjectImage;
 use schedlab_control::candidates::parse_setting;
 use schedlab_control::{parse_candidate, standard_candidates};
 use schedlab_host::capability;
@@ -16,8 +18,11 @@ use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
 use schedlab_report::result::{self, Environment, ResultFile};
 use schedlab_report::text::TextOptions;
+use schedlab_sim::ext::kernel_btf;
 use schedlab_sim::replay::{self, Replay, ReplayOptions};
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -107,6 +112,9 @@ pub fn add_recording(
     Ok(())
 }
 
+/// Settings of the target's tasks; every other key is a knob.
+const TASK_KEYS: [&str; 4] = ["policy", "nice", "slice", "rt_priority"];
+
 /// Reads candidates; `all` stands for the standard set of the kernel. Settings of `--set` are added where they apply.
 pub fn candidates(
     list: &[String],
@@ -118,7 +126,11 @@ pub fn candidates(
     for text in list {
         let found = match text.as_str() {
             "all" => standard_candidates(&library, kernel),
-            text => vec![parse_candidate(text, &library).map_err(Failure::input)?],
+            text => {
+                let mut candidate = parse_candidate(&numbered(text)?, &library).map_err(Failure::input)?;
+                text.clone_into(&mut candidate.name);
+                vec![candidate]
+            }
         };
         for candidate in found {
             if all.iter().all(|known| known.name != candidate.name) {
@@ -127,8 +139,7 @@ pub fn candidates(
         }
     }
     for text in sets {
-        let setting = parse_setting(text).map_err(|problem| anyhow!("--set {text}: {problem}"))?;
-        apply(&mut all, &setting, text, kernel)?;
+        apply(&mut all, text, kernel)?;
     }
     let here = capability::probe();
     for candidate in &mut all {
@@ -138,22 +149,87 @@ pub fn candidates(
     Ok(all)
 }
 
-/// Adds a setting to every candidate that has it; it is an error if none has.
-fn apply(all: &mut [Candidate], setting: &Setting, text: &str, kernel: KernelVersion) -> Result<(), Failure> {
-    let mut applied = false;
-    for candidate in all.iter_mut() {
-        let fits = match (setting, &candidate.scheduler) {
-            (Setting::Knob { name, .. }, SchedulerChoice::Object(object)) => {
-                schedulers::describe(object)?.image.locate(name).is_ok()
+/// A candidate's text with the values of its knobs as plain numbers.
+fn numbered(text: &str) -> Result<String, Failure> {
+    let mut parts = text.split(':');
+    let name = parts.next().unwrap_or_default();
+    let is_object = name.contains('/') || name.ends_with(".o") || schedulers::library().contains(&name);
+    let mut result = name.to_owned();
+    for part in parts {
+        let knob = part.split_once('=').filter(|(key, _)| !TASK_KEYS.contains(key));
+        let number = match knob {
+            Some((key, value)) if is_object => {
+                let image = schedulers::describe(name)?.image;
+                image.locate(key).map_err(|error| anyhow!("'{part}' in candidate '{text}': {error}"))?;
+                Some((key, knob_value(&image, key, value)))
             }
-            (Setting::Knob { name, .. }, SchedulerChoice::Kernel) => {
-                schedlab_sim::is_kernel_knob(kernel, name)
-            }
-            (_, SchedulerChoice::Ideal) => false,
-            _ => true,
+            Some((key, value)) => Some((key, kernel_value(key, value))),
+            None => None,
         };
-        if fits {
-            candidate.settings.push(setting.clone());
+        result += &match number {
+            Some((key, Ok(value))) => format!(":{key}={value}"),
+            Some((_, Err(problem))) => {
+                return Err(Failure::BadInput(anyhow!("'{part}' in candidate '{text}': {problem}")));
+            }
+            None => format!(":{part}"),
+        };
+    }
+    Ok(result)
+}
+
+/// The number a text means for a variable of an object, within its type and bounds, as 64 bits.
+fn knob_value(image: &ObjectImage, name: &str, text: &str) -> Result<i64, String> {
+    let kernel = kernel_btf(KernelVersion::V7_2);
+    let scope = Scope { variables: BTreeMap::new(), object: &image.btf, kernel: &kernel };
+    let number = evaluate(text, &scope)?.in_unit(&image.unit_of(name))?;
+    image.clone().set_global(name, number).map_err(|error| error.to_string())?;
+    Ok(i64::try_from(number).unwrap_or(number as u64 as i64))
+}
+
+/// The same for a knob of the kernel, which has no types here.
+fn kernel_value(name: &str, text: &str) -> Result<i64, String> {
+    let types = schedlab_bpf::btf::BtfBuilder::new().finish();
+    let scope = Scope { variables: BTreeMap::new(), object: &types, kernel: &types };
+    let unit = if name.ends_with("_us") { "us" } else { "ns" };
+    let number = evaluate(text, &scope)?.in_unit(unit)?;
+    i64::try_from(number).map_err(|_| format!("{number} does not fit 64 bits"))
+}
+
+/// Adds a setting to every candidate that has it; it is an error if none has.
+fn apply(all: &mut [Candidate], text: &str, kernel: KernelVersion) -> Result<(), Failure> {
+    let fail = |problem: String| Failure::BadInput(anyhow!("--set {text}: {problem}"));
+    let key = text.split_once('=').map_or(text, |(key, _)| key);
+    let mut applied = false;
+    let mut why = String::new();
+    for candidate in all.iter_mut() {
+        let setting = match (&candidate.scheduler, text.split_once('=')) {
+            (SchedulerChoice::Ideal, _) => None,
+            (_, None) => return Err(fail("write NAME=VALUE, e.g. slice_ns=5ms".to_owned())),
+            (_, Some((key, _))) if TASK_KEYS.contains(&key) => Some(parse_setting(text).map_err(fail)?),
+            (SchedulerChoice::Object(object), Some((name, value))) => {
+                let image = schedulers::describe(object)?.image;
+                match image.locate(name) {
+                    Ok(_) => {
+                        let value = knob_value(&image, name, value).map_err(fail)?;
+                        Some(Setting::Knob { name: name.to_owned(), value })
+                    }
+                    Err(error) => {
+                        why = error.to_string();
+                        None
+                    }
+                }
+            }
+            (SchedulerChoice::Kernel, Some((name, value))) => {
+                if schedlab_sim::is_kernel_knob(kernel, name) {
+                    let value = kernel_value(name, value).map_err(fail)?;
+                    Some(Setting::Knob { name: name.to_owned(), value })
+                } else {
+                    None
+                }
+            }
+        };
+        if let Some(setting) = setting {
+            candidate.settings.push(setting);
             candidate.name = format!("{}:{text}", candidate.name);
             applied = true;
         }
@@ -161,9 +237,9 @@ fn apply(all: &mut [Candidate], setting: &Setting, text: &str, kernel: KernelVer
     if applied {
         return Ok(());
     }
-    Err(Failure::BadInput(anyhow!(
-        "--set {text}: no candidate has such a knob; `schedlab list schedulers` lists them"
-    )))
+    let lists = "`schedlab list schedulers` lists those of the library";
+    why = if why.is_empty() { lists.to_owned() } else { format!("{why}; {lists}") };
+    Err(fail(format!("no candidate has a knob `{key}`: {why}")))
 }
 
 /// Knobs of objects exist and are within their bounds.
@@ -178,6 +254,12 @@ fn check_knobs(candidate: &Candidate) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Reads set-up files.
+pub fn setups(paths: &[PathBuf]) -> Result<Vec<SetupFile>, Failure> {
+    let read = |path: &PathBuf| SetupFile::read(path).map_err(Failure::BadInput);
+    paths.iter().map(read).collect()
 }
 
 /// Set by Ctrl-C; a second Ctrl-C ends the program at once.

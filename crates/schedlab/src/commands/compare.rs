@@ -150,7 +150,8 @@ fn compare_prepared(
     let mut result = common::empty_result(&prepared.pieces[0].machine);
     let Prepared { pieces, recordings, works, notes } = prepared;
     let mut machine =
-        SimulatedMachine::new(pieces, args.run.jobs, args.run.duration, Arc::clone(interrupted));
+        SimulatedMachine::new(pieces, args.run.jobs, args.run.duration, Arc::clone(interrupted))
+            .with_setups(common::setups(&args.setup)?);
     for candidate in &candidates {
         machine.prepare(candidate)?;
     }
@@ -183,6 +184,7 @@ fn compare_prepared(
     settle_objective(&mut asked, &runs);
     result.works = works;
     result.notes = notes;
+    result.notes.extend(machine.notes().iter().cloned());
     result.notes.extend(asked.note.clone());
     if runs.interrupted {
         result.notes.push("interrupted: the verdict rests on the rounds that were finished".to_owned());

@@ -32,6 +32,7 @@ pub fn run(args: &DemoArgs, context: Context) -> Result<(), Failure> {
         objective: Some("latency".to_owned()),
         guard: Vec::new(),
         set: Vec::new(),
+        setup: Vec::new(),
         blocks: 1,
         perturbed: 0,
         output: args.output.clone(),

@@ -18,7 +18,8 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     let candidate = common::candidates(std::slice::from_ref(&args.scheduler), &args.set, kernel)?.remove(0);
     let run = &args.run;
     let interrupted = common::interrupt_flag();
-    let mut machine = SimulatedMachine::new(pieces, run.jobs, run.duration, interrupted);
+    let mut machine = SimulatedMachine::new(pieces, run.jobs, run.duration, interrupted)
+        .with_setups(common::setups(&args.setup)?);
     machine.prepare(&candidate)?;
     let request =
         |seed: u64| RunRequest { candidate: &candidate, work: 0, seed: run.seed + seed, cost_seed: None };
@@ -37,6 +38,7 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     let mut result = common::empty_result(&machine.pieces()[0].machine);
     result.works = works;
     result.notes = notes;
+    result.notes.extend(machine.notes().iter().cloned());
     result.candidates =
         vec![CandidateRecord::of(&candidate, outcomes.iter().map(|outcome| &outcome.metrics))];
     result.runs =

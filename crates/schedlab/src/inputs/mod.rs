@@ -2,5 +2,6 @@
 
 pub mod library;
 pub mod machines;
+pub mod objects;
 pub mod schedulers;
 pub mod work;

@@ -46,9 +46,15 @@ pub fn load(name: &str, kernel: KernelVersion) -> Result<ObjectImage> {
         .with_context(|| format!("{name} cannot be loaded for kernel {kernel}"))
 }
 
-/// Loads a scheduler of the library or a file and reads what it says of itself.
+/// Loads a scheduler of the library or a file and reads what it says of itself: for the newest kernel that it
+/// loads for.
 pub fn describe(name: &str) -> Result<Described> {
-    describe_for(name, KernelVersion::V7_2)
+    let newest = describe_for(name, KernelVersion::V7_2);
+    if newest.is_ok() {
+        return newest;
+    }
+    let older = [KernelVersion::V6_18, KernelVersion::V6_12];
+    older.into_iter().find_map(|kernel| describe_for(name, kernel).ok()).map_or(newest, Ok)
 }
 
 /// The same for a kernel.

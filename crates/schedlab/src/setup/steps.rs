@@ -1,0 +1,284 @@
+//! The steps of a set-up file: run a program, fill a map, write shared memory, send a message.
+//!
+//! Everything that can be wrong with a step before it runs is found when the file is applied; what a program
+//! answers is only known when it runs.
+
+use super::expression::{Scope, evaluate};
+use super::facts::{Each, Facts};
+use super::value::{encode, encode_untyped, plain};
+use schedlab_bpf::btf::{Btf, Kind};
+use schedlab_bpf::image::ObjectImage;
+use schedlab_bpf::object::knobs::nearest;
+use schedlab_sim::ext::{SetUp, UserHalf};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// A step as it is written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct StepText {
+    each: Option<Each>,
+    /// Skipped unless this is not 0.
+    when: Option<Value>,
+    /// A program to run.
+    run: Option<String>,
+    /// Members of the context it gets.
+    with: Table,
+    /// Members to keep after it: variable to member.
+    keep: BTreeMap<String, String>,
+    /// What it must return; 0 unless said.
+    returns: Option<Value>,
+    /// A map to fill.
+    update: Option<String>,
+    key: Option<Value>,
+    value: Option<Value>,
+    /// A global variable to set, `.data` and `.bss` only.
+    set: Option<String>,
+    /// An address to write to, and 64-bit words to write there.
+    poke: Option<String>,
+    words: Option<Value>,
+    /// A user ring buffer to send a message into; `value` is the message, `type` its type.
+    send: Option<String>,
+    #[serde(rename = "type")]
+    message_type: Option<String>,
+    /// Steps to do for each round.
+    #[serde(rename = "do")]
+    inner: Vec<StepText>,
+}
+
+/// Steps that are ready to be done.
+pub(super) struct Steps {
+    steps: Vec<(String, StepText)>,
+    image: ObjectImage,
+    facts: Facts,
+    kernel: Btf,
+}
+
+type Variables = BTreeMap<String, i128>;
+
+impl Steps {
+    /// Checks that what the steps name exists.
+    pub(super) fn new(
+        steps: Vec<(String, StepText)>,
+        image: &ObjectImage,
+        facts: &Facts,
+        kernel: &Btf,
+    ) -> Result<Steps, String> {
+        for (place, step) in &steps {
+            check(step, image).map_err(|problem| format!("{place}: {problem}"))?;
+        }
+        Ok(Steps { steps, image: image.clone(), facts: facts.clone(), kernel: kernel.clone() })
+    }
+
+    fn step(&self, step: &StepText, outer: &Variables, user: &mut UserHalf<'_>) -> Result<Variables, String> {
+        let mut kept = Variables::new();
+        for mut variables in self.facts.each(step.each) {
+            if step.each.is_none() {
+                variables.extend(outer.iter().map(|(name, value)| (name.clone(), *value)));
+            } else {
+                let own = outer.iter().filter(|(name, _)| !variables.contains_key(*name));
+                let own: Variables = own.map(|(name, value)| (name.clone(), *value)).collect();
+                variables.extend(own);
+            }
+            let scope = self.scope(&variables);
+            if let Some(condition) = &step.when
+                && plain(condition, &scope)? == 0
+            {
+                continue;
+            }
+            kept.extend(self.act(step, &variables, user)?);
+            variables.extend(kept.clone());
+            for inner in &step.inner {
+                let found = self.step(inner, &variables, user)?;
+                variables.extend(found);
+            }
+        }
+        Ok(kept)
+    }
+
+    fn scope(&self, variables: &Variables) -> Scope<'_> {
+        Scope { variables: variables.clone(), object: &self.image.btf, kernel: &self.kernel }
+    }
+
+    fn act(
+        &self,
+        step: &StepText,
+        variables: &Variables,
+        user: &mut UserHalf<'_>,
+    ) -> Result<Variables, String> {
+        let scope = self.scope(variables);
+        let missing = |what: &str| format!("`{what}` is missing");
+        if let Some(program) = &step.run {
+            return self.run_program(program, step, &scope, user);
+        }
+        if let Some(map) = &step.update {
+            let key = step.key.as_ref().ok_or_else(|| missing("key"))?;
+            let value = step.value.as_ref().ok_or_else(|| missing("value"))?;
+            self.update(map, key, value, &scope, user).map_err(|problem| format!("map {map}: {problem}"))?;
+        }
+        if let Some(name) = &step.set {
+            let value = step.value.as_ref().ok_or_else(|| missing("value"))?;
+            self.set(name, value, &scope, user)?;
+        }
+        if let Some(address) = &step.poke {
+            let words = step.words.as_ref().ok_or_else(|| missing("words"))?;
+            poke(address, words, &scope, user)?;
+        }
+        if let Some(map) = &step.send {
+            let value = step.value.as_ref().ok_or_else(|| missing("value"))?;
+            let wanted = step.message_type.as_deref().ok_or_else(|| missing("type"))?;
+            let id = self.image.btf.find_struct(wanted).ok_or(format!("no struct {wanted} in the object"))?;
+            let mut bytes = vec![0; self.image.btf.size_of(id).unwrap_or(0) as usize];
+            encode(value, id, &mut bytes, &scope)?;
+            let map_index = map_index(&self.image, map)?;
+            if !user.send(map_index, &bytes) {
+                return Err(format!("map {map} is no user ring buffer"));
+            }
+        }
+        Ok(Variables::new())
+    }
+
+    fn run_program(
+        &self,
+        name: &str,
+        step: &StepText,
+        scope: &Scope<'_>,
+        user: &mut UserHalf<'_>,
+    ) -> Result<Variables, String> {
+        let index = program_index(&self.image, name)?;
+        let context_type = context_type(&self.image, name);
+        let size = context_type.and_then(|id| self.image.btf.size_of(id)).unwrap_or(0);
+        let mut context = vec![0; (size as usize).max(8)];
+        if let (Some(id), false) = (context_type, step.with.is_empty()) {
+            encode(&Value::Table(step.with.clone()), id, &mut context, scope)
+                .map_err(|problem| format!("{name}: with: {problem}"))?;
+        }
+        let returned = user.run(index, &mut context)?;
+        let wanted = step.returns.as_ref().map_or(Ok(0), |wanted| plain(wanted, scope))?;
+        if i128::from(returned) != wanted {
+            return Err(format!("{name} returned {returned}, not {wanted}"));
+        }
+        let mut kept = Variables::new();
+        for (variable, member) in &step.keep {
+            let id = context_type.ok_or(format!("{name} has no context of a known type"))?;
+            let found = self.image.btf.member(id, member);
+            let found = found.ok_or(format!("the context of {name} has no member {member}"))?;
+            let bytes = self.image.btf.size_of(found.type_id).unwrap_or(0).min(8) as usize;
+            let start = found.byte_offset() as usize;
+            let mut word = [0; 8];
+            word[..bytes].copy_from_slice(&context[start..start + bytes]);
+            kept.insert(variable.clone(), u64::from_le_bytes(word).into());
+        }
+        Ok(kept)
+    }
+
+    fn update(
+        &self,
+        map: &str,
+        key: &Value,
+        value: &Value,
+        scope: &Scope<'_>,
+        user: &mut UserHalf<'_>,
+    ) -> Result<(), String> {
+        let index = map_index(&self.image, map)?;
+        let info = &self.image.maps[index];
+        let bytes_of = |value: &Value, id: u32, size: u32| {
+            let mut bytes = vec![0; size as usize];
+            match id {
+                0 => encode_untyped(value, &mut bytes, scope)?,
+                id => encode(value, id, &mut bytes, scope)?,
+            }
+            Ok::<Vec<u8>, String>(bytes)
+        };
+        let key = bytes_of(key, info.key_type, info.key_size).map_err(|problem| format!("key: {problem}"))?;
+        let value = bytes_of(value, info.value_type, info.value_size)
+            .map_err(|problem| format!("value: {problem}"))?;
+        user.update(index, &key, &value)
+    }
+
+    fn set(
+        &self,
+        name: &str,
+        value: &Value,
+        scope: &Scope<'_>,
+        user: &mut UserHalf<'_>,
+    ) -> Result<(), String> {
+        let path = super::path_of(name, scope)?;
+        let place = self.image.locate(&path).map_err(|error| error.to_string())?;
+        let mut bytes = vec![0; place.size as usize];
+        encode(value, place.type_id, &mut bytes, scope).map_err(|problem| format!("`{path}`: {problem}"))?;
+        let address = user.values(place.map) + u64::from(place.offset);
+        if user.write(address, &bytes) { Ok(()) } else { Err(format!("`{path}` cannot be written")) }
+    }
+}
+
+impl SetUp for Steps {
+    fn run(&self, user: &mut UserHalf<'_>) -> Result<(), String> {
+        let mut variables = self.facts.variables();
+        for (place, step) in &self.steps {
+            let kept = self.step(step, &variables, user).map_err(|problem| format!("{place}: {problem}"))?;
+            variables.extend(kept);
+        }
+        Ok(())
+    }
+}
+
+fn poke(address: &str, words: &Value, scope: &Scope<'_>, user: &mut UserHalf<'_>) -> Result<(), String> {
+    let mut at = evaluate(address, scope)?.value as u64;
+    let Value::Array(words) = words else { return Err("words: write a list".to_owned()) };
+    for word in words {
+        let value = plain(word, scope)? as u64;
+        if !user.write(at, &value.to_le_bytes()) {
+            return Err(format!("nothing can be written at {at:#x}"));
+        }
+        at += 8;
+    }
+    Ok(())
+}
+
+/// What a step names exists, and it does something.
+fn check(step: &StepText, image: &ObjectImage) -> Result<(), String> {
+    let actions = [&step.run, &step.update, &step.set, &step.poke, &step.send];
+    match actions.iter().filter(|action| action.is_some()).count() {
+        0 if step.inner.is_empty() => {
+            return Err("the step does nothing: run, update, set, poke or send".to_owned());
+        }
+        0 | 1 => {}
+        _ => return Err("a step does one thing; write several steps, or `do = [...]`".to_owned()),
+    }
+    if let Some(program) = &step.run {
+        program_index(image, program)?;
+    }
+    if let Some(map) = step.update.as_ref().or(step.send.as_ref()) {
+        map_index(image, map)?;
+    }
+    step.inner.iter().try_for_each(|inner| check(inner, image))
+}
+
+fn map_index(image: &ObjectImage, name: &str) -> Result<usize, String> {
+    image.maps.iter().position(|map| map.name == name).ok_or_else(|| {
+        let near = nearest(name, image.maps.iter().map(|map| map.name.as_str()));
+        format!("the object has no map `{name}`{near}")
+    })
+}
+
+fn program_index(image: &ObjectImage, name: &str) -> Result<usize, String> {
+    image.programs.iter().position(|program| program.name == name).ok_or_else(|| {
+        let syscalls = image.programs.iter().filter(|program| program.section.starts_with("syscall"));
+        let near = nearest(name, syscalls.map(|program| program.name.as_str()));
+        format!("the object has no program `{name}`{near}")
+    })
+}
+
+/// What the first argument of a program points to.
+fn context_type(image: &ObjectImage, program: &str) -> Option<u32> {
+    let types = &image.btf;
+    let function = types.find_func(program)?;
+    let Kind::Func { proto, .. } = types.kind(function) else { return None };
+    let first = types.params(*proto).first()?;
+    match types.resolved_kind(first.type_id) {
+        Kind::Ptr(to) => types.resolve(*to).filter(|id| types.size_of(*id).is_some()),
+        _ => None,
+    }
+}
