@@ -9,7 +9,13 @@
 #define __arena __attribute__((address_space(1)))
 #define __kptr __attribute__((btf_type_tag("kptr")))
 #define __contains(name, node) __attribute__((btf_decl_tag("contains:" #name ":" #node)))
-#define PAGE 4096
+#define private(name) SEC(".bss." #name) __attribute__((aligned(8)))
+#ifndef container_of
+#define container_of(ptr, type, member) ((type *)((void *)(ptr) - offsetof(type, member)))
+#endif
+#ifndef offsetof
+#define offsetof(type, member) __builtin_offsetof(type, member)
+#endif
 #define EXPECT(number, condition)                                                                            \
 	do {                                                                                                 \
 		if (!(condition))                                                                            \

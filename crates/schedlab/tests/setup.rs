@@ -1,0 +1,96 @@
+//! Set-up files and `--set`: an object that needs its user half runs with one, and mistakes are told with their
+//! place.
+
+mod support;
+
+use support::{file, run, scratch};
+
+const SETUP: &str = include_str!("../../../bpf/tests/user_half.setup.toml");
+const WORDS: [&str; 5] = ["periodic:hogs=2,duration=100ms", "--cpus", "4", "--kernel", "7.2"];
+
+fn object(directory: &std::path::Path) -> String {
+    let bytes = schedlab_objects::test_object("user_half").expect("an object of bpf/tests");
+    file(directory, "user_half.bpf.o", bytes)
+}
+
+fn simulate(scheduler: &str, more: &[&str]) -> support::Ended {
+    run(&[&["simulate"], &WORDS[..], &["--scheduler", scheduler], more].concat())
+}
+
+#[test]
+fn an_object_with_a_user_half_runs_with_its_set_up_file() {
+    let directory = scratch("setup");
+    let object = object(&directory);
+    simulate(&object, &[]).refused(2, &["per_pair", "max_entries", "set-up file"]);
+    let other = scratch("setup-elsewhere");
+    let setup = file(&other, "given.toml", SETUP);
+    let said = simulate(&object, &["--setup", &setup]).done().out;
+    assert!(said.contains("is set up by"), "{said}");
+    // Found beside the object too.
+    file(&directory, "user_half.setup.toml", SETUP);
+    simulate(&object, &[]).done();
+    let list = format!("fair,{object}");
+    let words = [&["compare"], &WORDS[..], &["--runs", "2", "--scheduler", &list]].concat();
+    run(&words).done();
+}
+
+#[test]
+fn mistakes_in_a_set_up_file_are_told_with_their_line() {
+    let directory = scratch("setup-mistakes");
+    let object = object(&directory);
+    for (wrong, right, says) in [
+        ("nr_cpu_id = \"nr_cpus\"", "nr_cpu_ids = \"nr_cpus\"", "did you mean nr_cpu_ids"),
+        ("\"config.mode\" = \"MODE_PAIR\"", "\"config.mode\" = \"MODE_PAIRED\"", "did you mean MODE_PAIRED"),
+        ("\"config.label\" = \"much longer than it\"", "\"config.label\" = \"ok\"", "16 with its end"),
+        ("\"config.strict\" = 2", "\"config.strict\" = true", "out of bounds: 0 to 1"),
+        ("[maps.per_pairs]", "[maps.per_pair]", "did you mean per_pair"),
+        ("run = \"sum_upp\"", "run = \"sum_up\"", "did you mean sum_up"),
+        ("timeout = 5000", "timeout_ms = 5000", "did you mean timeout_ms"),
+        ("name = \"pair_of[cpu + 1]\"", "name = \"pair_of[cpu]\"", "index 4 of 4 elements"),
+        ("pair_off = \"nr_cpus\"", "pair_of = \"nr_cpus\"", "did you mean pair_of"),
+        ("returns = 4", "returns = 3", "sum_up returned 3, not 4"),
+        ("weightss = [11, 22]", "weights = [11, 22]", "did you mean weights"),
+        ("frobnicate = 1", "run = \"sum_up\"", "unknown field"),
+    ] {
+        assert!(SETUP.contains(right), "{right}");
+        let text = SETUP.replacen(right, wrong, 1);
+        let setup = file(&directory, "wrong.toml", &text);
+        let line = text[..text.find(wrong).expect("put there")].matches('\n').count() + 1;
+        let ended = simulate(&object, &["--setup", &setup]).refused(2, &[says, "wrong.toml"]);
+        let near = (line.saturating_sub(5)..=line).any(|line| {
+            ended.err.contains(&format!("wrong.toml:{line}")) || ended.err.contains(&format!("line {line}"))
+        });
+        assert!(near, "line {line}: {}", ended.err);
+    }
+}
+
+#[test]
+fn any_variable_can_be_set_by_name() {
+    let directory = scratch("set");
+    let object = object(&directory);
+    file(&directory, "user_half.setup.toml", SETUP);
+    let set = |text: &str| simulate(&object, &["--set", text]);
+    for good in [
+        "config.slice_ns=3ms",
+        "config.weights[3]=0x5",
+        "config.mode=MODE_PAIRED",
+        "budget_us=2ms",
+        "config.strict=yes",
+    ] {
+        set(good).done();
+    }
+    for (bad, says) in [
+        ("config.slice=1", "did you mean slice_ns"),
+        ("config.weights[4]=1", "index 4 of 4 elements"),
+        ("config.weights[0]=-1", "out of bounds: 0 to 4294967295"),
+        ("config.mode=MODE_PAIRS", "did you mean MODE_PAIRED"),
+        ("budget=1", "did you mean budget_us"),
+        ("budget_us=1ns", "no whole number of us"),
+        ("config=1", "not a number"),
+        ("budget_us", "NAME=VALUE"),
+    ] {
+        set(bad).refused(2, &[says]);
+    }
+    // Another value reaches the program: its init refuses it.
+    set("config.mode=MODE_NONE").refused(1, &["ops.init() failed (-101)"]);
+}
