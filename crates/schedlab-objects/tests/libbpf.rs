@@ -192,6 +192,12 @@ fn differences(object: &Object, kernel: &Btf, reference: &Option<Reference>) -> 
 /// Configuration values are left out: libbpf fills in those of the machine it runs on. It also forgets the
 /// content of maps that it has created and that user space may not map.
 fn map_differences(object: &Object, image: &ObjectImage, reference: &[Map]) -> Vec<String> {
+    let mut image = image.clone();
+    // Ours to fill in, as user halves do: see the loader's `enumerators`.
+    let filled: Vec<String> = image.globals.iter().map(|global| global.name.clone()).collect();
+    for name in filled.iter().filter(|name| ObjectImage::is_enumerator(name)) {
+        image.set_global(name, 0).expect("a number");
+    }
     let ours: Vec<Map> = image
         .maps
         .iter()

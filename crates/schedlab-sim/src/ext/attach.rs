@@ -68,6 +68,14 @@ pub(crate) fn new_task(memory: &mut Memory, layout: &Layout, task: u32) -> Optio
     Some(at)
 }
 
+/// The task that stands for nothing to run.
+fn idle_task(memory: &mut Memory, layout: &Layout) -> Entity {
+    let address = new_task(memory, layout, 0).expect("an empty region has room");
+    let comm = memory.bytes_mut(address + layout.task.comm, 9).expect("allocated above");
+    comm.copy_from_slice(b"swapper/0");
+    Entity { address, ..Entity::new(0) }
+}
+
 /// State of an attached scheduler before `ops.init()`.
 pub(crate) fn host(
     memory: &mut Memory,
@@ -79,10 +87,7 @@ pub(crate) fn host(
 ) -> Host {
     let nr_cpus = topology.cpu_count() as u32;
     let nr_nodes = topology.nodes().len() as u32;
-    let mut idle_task = Entity::new(0);
-    idle_task.address = new_task(memory, &layout, 0).expect("an empty region has room");
-    let comm = memory.bytes_mut(idle_task.address + layout.task.comm, 9).expect("allocated above");
-    comm.copy_from_slice(b"swapper/0");
+    let idle_task = idle_task(memory, &layout);
     let rqs = (0..nr_cpus).map(|cpu| new_rq(memory, &layout, &topology, cpu, idle_task.address)).collect();
     let mut mask = || Mask(reserve(memory, CPUMASK_BYTES));
     let masks = (0..=nr_nodes).map(|_| IdleMasks { cpu: mask(), smt: mask() }).collect();
