@@ -184,6 +184,7 @@ impl Core {
         }
         if running {
             self.put_prev_set_next(cpu, TaskId::IDLE, task);
+            self.ext.note_curr(&self.k, cpu);
         }
         if queued && !delayed {
             self.k.resched_curr(cpu);

@@ -540,12 +540,7 @@ impl Ext {
         let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
         ext.enter(k, |cx| idle::transition(cx, cpu.0, false));
         ext.charge(k, cpu);
-        let class = k.task(next).class;
-        if class > Class::Ext {
-            let reason = if class == Class::Rt { 0 } else { 3 };
-            let rq = ext.host.rq_mut(cpu.0);
-            (rq.curr, rq.curr_class) = (next.0, CurrClass::Above(reason));
-        }
+        ext.note_curr(k, cpu, next);
     }
 
     /// A timer armed with [`Kernel::arm_ext_timer`] is due.
@@ -619,6 +614,13 @@ impl Ext {
         }
     }
 
+    /// The current task of a CPU has changed its class.
+    pub(crate) fn note_curr(&mut self, k: &Kernel, cpu: CpuId) {
+        if let Some(ext) = self.attached.as_deref_mut() {
+            ext.note_curr(k, cpu, k.cpu(cpu).curr);
+        }
+    }
+
     /// BPF instructions executed so far.
     pub(crate) fn bpf_instructions(&self) -> u64 {
         self.attached.as_ref().map_or(0, |ext| ext.instance.executed())
@@ -626,6 +628,16 @@ impl Ext {
 }
 
 impl Attached {
+    /// Remembers the current task of a stronger class, whose coming the class's own functions do not see.
+    fn note_curr(&mut self, k: &Kernel, cpu: CpuId, curr: TaskId) {
+        let class = k.task(curr).class;
+        if class > Class::Ext {
+            let reason = if class == Class::Rt { 0 } else { 3 };
+            let rq = self.host.rq_mut(cpu.0);
+            (rq.curr, rq.curr_class) = (curr.0, CurrClass::Above(reason));
+        }
+    }
+
     fn arm_watchdog(&mut self, k: &mut Kernel) {
         let interval = self.host.ops.timeout_ns / 2;
         k.arm_ext_timer(TOKEN_WATCHDOG, k.now + interval.max(k.tick_ns));
