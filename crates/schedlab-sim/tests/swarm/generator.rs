@@ -15,6 +15,8 @@ pub struct Case {
     pub object: Option<&'static str>,
     /// No task changes its CPUs.
     pub fixed_affinity: bool,
+    /// Tasks use pipes.
+    pub pipes: bool,
 }
 
 /// The case of a seed.
@@ -34,8 +36,9 @@ pub fn case(seed: u64) -> Case {
         dice.pick(&[Preemption::None, Preemption::Voluntary, Preemption::Full, Preemption::Lazy]);
     let fixed_affinity = dice.percent(70);
     let cpus = machine.topology.cpu_count() as u32;
-    let workload = Tasks { dice: &mut dice, cpus, fixed_affinity }.workload();
-    Case { machine, workload, object, fixed_affinity }
+    let pipes = dice.percent(60);
+    let workload = Tasks { dice: &mut dice, cpus, fixed_affinity, pipes }.workload();
+    Case { machine, workload, object, fixed_affinity, pipes }
 }
 
 fn topology(dice: &mut Dice) -> Topology {
@@ -57,6 +60,7 @@ struct Tasks<'a> {
     dice: &'a mut Dice,
     cpus: u32,
     fixed_affinity: bool,
+    pipes: bool,
 }
 
 /// Channels that every task may use.
@@ -161,6 +165,7 @@ impl Tasks<'_> {
         let period = Nanos::from_micros(self.dice.range(100, 10_000));
         match self.dice.range(0, 15) {
             0..=1 => ops.push(self.run()),
+            5..=7 if !self.pipes => ops.push(Op::Sleep(self.time(10_000))),
             2..=4 => ops.push(Op::Sleep(self.time(10_000))),
             5 => ops.push(Op::Send { channel: pipe, bytes }),
             6 => ops.push(Op::Receive { channel: pipe, bytes }),

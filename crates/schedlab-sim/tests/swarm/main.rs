@@ -38,10 +38,11 @@ fn simulate(case: &generator::Case, sink: &mut impl EventSink) -> Result<Simulat
 fn check(seed: u64) -> Result<(), String> {
     let case = generator::case(seed);
     let cpus = case.machine.topology.cpu_count();
-    // One queue for all CPUs leaves no CPU idle, but for a task that a real-time one has driven out: it goes on where
-    // it was. Every class on one CPU.
+    // One queue for all CPUs leaves no CPU idle, but for two cases: a task that a real-time one has driven out goes on
+    // where it was, and who is woken through a pipe waits for its waker (SCX_WAKE_SYNC). Every class on one CPU.
     let realtime = case.workload.tasks.iter().any(|task| task.attributes.policy.is_realtime());
-    let conserves = case.fixed_affinity && (case.object == Some("fifo") && !realtime || cpus == 1);
+    let conserves =
+        case.fixed_affinity && (case.object == Some("fifo") && !realtime && !case.pipes || cpus == 1);
     let mut checker = Checker::new(cpus, case.fixed_affinity, conserves);
     let result = match simulate(&case, &mut checker) {
         Ok(result) => result,
