@@ -189,10 +189,8 @@ impl Reader<'_> {
     fn event(&mut self, event: &Event) {
         let Event { time, cpu, kind } = *event;
         match kind {
-            EventKind::Waking { wakee, wakee_cpu, context, .. } => {
-                if self.recording.task(wakee).target {
-                    self.waking(time, cpu, wakee, wakee_cpu, context);
-                }
+            EventKind::Waking { wakee, wakee_cpu, context, .. } if self.recording.task(wakee).target => {
+                self.waking(time, cpu, wakee, wakee_cpu, context);
             }
             EventKind::Migrate { task, from, to } => {
                 if self.recording.task(task).target && self.out.moves.len() < 60 {
