@@ -45,6 +45,15 @@ void SCHED_OP(maximal_quiescent, struct task_struct *p, u64 deq_flags)
 {
 }
 
+bool SCHED_OP(maximal_yield, struct task_struct *from, struct task_struct *to)
+{
+	return false;
+}
+
+void SCHED_OP(maximal_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+}
+
 void SCHED_OP(maximal_set_weight, struct task_struct *p, u32 weight)
 {
 }
@@ -85,6 +94,8 @@ SCHED_OPS(maximal_ops,
 	  .running = (void *)maximal_running,
 	  .stopping = (void *)maximal_stopping,
 	  .quiescent = (void *)maximal_quiescent,
+	  .yield = (void *)maximal_yield,
+	  .set_cpumask = (void *)maximal_set_cpumask,
 	  .set_weight = (void *)maximal_set_weight,
 	  .update_idle = (void *)maximal_update_idle,
 	  .init_task = (void *)maximal_init_task,

@@ -1,7 +1,7 @@
 //! Dispatch to the scheduling classes, by enum.
 
 use super::{Core, flags};
-use crate::kernel::{Class, Resched, TaskState};
+use crate::kernel::{Class, Resched, Task, TaskState};
 use crate::{fair, rt};
 use schedlab_model::{CpuId, TaskAttributes, TaskId};
 
@@ -158,14 +158,16 @@ impl Core {
 
     /// Applies changed attributes of a task around a dequeue and enqueue (`sched_change`). `change` alters
     /// policy, weight, slice or affinity; the class follows.
-    pub(crate) fn change_task(&mut self, task: TaskId, change: impl FnOnce(&mut Core)) {
+    ///
+    /// `how` is what classes are told of the change: [`flags::MOVE`], [`flags::CLASS`], [`flags::ENQUEUE_HEAD`].
+    pub(crate) fn change_task(&mut self, task: TaskId, how: u32, change: impl FnOnce(&mut Core)) {
         let (cpu, queued, running) =
             (self.k.task(task).cpu, self.k.task(task).on_rq, self.k.is_running(task));
         let delayed = self.k.fair.entity(task).sched_delayed;
         if delayed {
             self.dequeue_task(cpu, task, flags::DEQUEUE_SLEEP | flags::DEQUEUE_DELAYED);
         } else if queued {
-            self.dequeue_task(cpu, task, flags::DEQUEUE_SAVE);
+            self.dequeue_task(cpu, task, flags::DEQUEUE_SAVE | how & !flags::ENQUEUE_HEAD);
         }
         if running {
             self.put_prev_set_next(cpu, task, TaskId::IDLE);
@@ -180,7 +182,7 @@ impl Core {
         }
         fair::class::reweight(&mut self.k, task);
         if queued && !delayed {
-            self.enqueue_task(cpu, task, flags::ENQUEUE_RESTORE);
+            self.enqueue_task(cpu, task, flags::ENQUEUE_RESTORE | how);
         }
         if running {
             self.put_prev_set_next(cpu, TaskId::IDLE, task);
@@ -191,24 +193,47 @@ impl Core {
         }
     }
 
-    /// A task takes new attributes; a task no longer allowed on its CPU is moved by the caller.
+    /// A task takes new attributes; a task no longer allowed on its CPU is moved by the caller. As the system calls
+    /// do it: affinity, scheduling attributes and cgroup are a change each, and what stays as it is is none.
     pub(crate) fn set_attributes(&mut self, task: TaskId, attributes: &TaskAttributes) {
-        let moves = self.ext.prepare_move(&mut self.k, task, &attributes.cgroup);
-        self.change_task(task, |core| {
+        if self.k.asked_affinity(task) != &attributes.affinity {
+            self.change_task(task, 0, |core| {
+                core.k.set_allowed(task, &attributes.affinity);
+                core.ext.set_cpus_allowed(&mut core.k, task);
+            });
+        }
+        self.set_scheduler(task, attributes);
+        if let Some(to) = self.ext.prepare_move(&mut self.k, task, &attributes.cgroup) {
+            self.change_task(task, flags::MOVE, |core| core.ext.move_task(&mut core.k, task, to));
+        }
+    }
+
+    /// `__sched_setscheduler`: policy, nice, priority, slice.
+    fn set_scheduler(&mut self, task: TaskId, attributes: &TaskAttributes) {
+        let state = self.k.task(task);
+        if state.has_attributes(attributes) {
+            return;
+        }
+        let (before, old_prio) = (state.class, state.prio());
+        let mut after = Task::new(attributes, TaskId::IDLE, 0);
+        if after.class == Class::Fair && self.ext.takes(after.policy) {
+            after.class = Class::Ext;
+        }
+        let (class, new_prio) = (after.class, after.prio());
+        let mut how = if old_prio != new_prio { flags::MOVE } else { 0 };
+        if old_prio < new_prio {
+            how |= flags::ENQUEUE_HEAD;
+        }
+        if before != class {
+            how |= flags::CLASS;
+        }
+        self.change_task(task, how, |core| {
             core.k.task_mut(task).set_attributes(attributes);
-            core.k.set_allowed(task, &attributes.affinity);
-            let state = core.k.task(task);
-            if state.class == Class::Fair && core.ext.takes(state.policy) {
-                core.k.task_mut(task).class = Class::Ext;
-            }
-            if let Some(to) = moves {
-                core.ext.move_task(&mut core.k, task, to);
+            core.k.task_mut(task).class = class;
+            if before == Class::Ext && class == Class::Ext {
+                core.ext.reweight_task(&mut core.k, task);
             }
         });
-        self.ext.set_cpus_allowed(&mut self.k, task);
-        if self.k.task(task).class == Class::Ext {
-            self.ext.reweight_task(&mut self.k, task);
-        }
     }
 
     /// The ext scheduler ended: every task of it goes on in the fair class.
@@ -216,7 +241,8 @@ impl Core {
         for index in 1..self.k.tasks.len() {
             let task = TaskId(index as u32);
             if self.k.task(task).class == Class::Ext && self.k.task(task).state != TaskState::Dead {
-                self.change_task(task, |core| core.k.task_mut(task).class = Class::Fair);
+                let how = flags::MOVE | flags::CLASS;
+                self.change_task(task, how, |core| core.k.task_mut(task).class = Class::Fair);
             }
             self.ext.give_up(&mut self.k, task);
         }

@@ -14,6 +14,11 @@ pub(crate) const ENQUEUE_DELAYED: u32 = 0x200;
 /// Back after a change of attributes (`ENQUEUE_RESTORE`).
 pub(crate) const ENQUEUE_RESTORE: u32 = 0x02;
 
+/// A change moves the task within its queue (`DEQUEUE_MOVE`, `ENQUEUE_MOVE`).
+pub(crate) const MOVE: u32 = 0x04;
+/// A change of class (`DEQUEUE_CLASS`, `ENQUEUE_CLASS`); the number is ours.
+pub(crate) const CLASS: u32 = 0x1000;
+
 /// The task goes to sleep.
 pub(crate) const DEQUEUE_SLEEP: u32 = 0x01;
 /// It will be put back after a change of attributes (`DEQUEUE_SAVE`).

@@ -425,7 +425,8 @@ impl Ext {
             let (address, at) = (host.task(task.0).address, &host.layout.task);
             memory.write_u32(address + at.state, u32::from(sleeps));
             memory.write_u64(address + at.nvcsw, voluntary);
-            enqueue::dequeue_task(cx, cpu.0, task.0, dequeue_flags(flags));
+            let kernel_flags = dequeue_flags(cx.host(), flags);
+            enqueue::dequeue_task(cx, cpu.0, task.0, kernel_flags);
         });
     }
 
@@ -725,6 +726,10 @@ fn enqueue_flags(host: &mut Host, task: u32, core: u32) -> u64 {
     }
     if core & flags::ENQUEUE_RESTORE != 0 {
         flags |= ENQUEUE_RESTORE | ENQUEUE_NOCLOCK;
+        if core & flags::ENQUEUE_HEAD != 0 {
+            flags |= enqueue::host_head_flag(host.version);
+        }
+        flags |= change_flags(new, core);
     }
     if std::mem::take(&mut host.task_mut(task).selected) && core & flags::ENQUEUE_WAKEUP != 0 {
         flags |= host.cpu_selected_flag();
@@ -733,15 +738,21 @@ fn enqueue_flags(host: &mut Host, task: u32, core: u32) -> u64 {
 }
 
 /// The kernel's dequeue flags.
-fn dequeue_flags(core: u32) -> u64 {
+fn dequeue_flags(host: &Host, core: u32) -> u64 {
     let mut flags = ENQUEUE_NOCLOCK;
     if core & flags::DEQUEUE_SLEEP != 0 {
         flags |= SCX_DEQ_SLEEP;
     }
     if core & flags::DEQUEUE_SAVE != 0 {
-        flags |= DEQUEUE_SAVE;
+        flags |= DEQUEUE_SAVE | change_flags(host.at_least(7, 0), core);
     }
     flags
+}
+
+/// What both ends of a change are told about it.
+fn change_flags(new: bool, core: u32) -> u64 {
+    let class = if new && core & flags::CLASS != 0 { ENQUEUE_CLASS } else { 0 };
+    class | if core & flags::MOVE != 0 { ENQUEUE_MOVE } else { 0 }
 }
 
 fn words(k: &Kernel, task: TaskId) -> Vec<u64> {

@@ -255,6 +255,11 @@ impl Kernel {
         self.allowed[task.index()] = mask;
     }
 
+    /// The affinity that was asked for.
+    pub(crate) fn asked_affinity(&self, task: TaskId) -> &CpuSet {
+        &self.affinity[task.index()]
+    }
+
     /// `cpu_online`.
     #[inline]
     pub(crate) fn is_online(&self, cpu: CpuId) -> bool {

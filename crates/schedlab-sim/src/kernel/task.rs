@@ -157,6 +157,21 @@ impl Task {
         };
     }
 
+    /// Whether these scheduling attributes are the task's already.
+    pub(crate) fn has_attributes(&self, attributes: &TaskAttributes) -> bool {
+        let slice = attributes.slice.map_or(0, |slice| slice.0);
+        (self.policy, self.nice, self.rt_priority, self.custom_slice)
+            == (attributes.policy, attributes.nice, attributes.rt_priority, slice)
+    }
+
+    /// `p->prio`: lower is stronger.
+    pub(crate) fn prio(&self) -> i32 {
+        match self.class {
+            Class::Rt => 99 - i32::from(self.rt_priority),
+            _ => 120 + self.nice.get(),
+        }
+    }
+
     /// `task_has_idle_policy`.
     #[inline]
     pub(crate) fn has_idle_policy(&self) -> bool {
