@@ -3,6 +3,7 @@
 use super::pictures;
 use crate::args::ShowArgs;
 use crate::failure::Failure;
+use crate::inputs::objects;
 use crate::inputs::schedulers::{self, Described};
 use crate::inputs::work::{self, Work};
 use crate::output::{print_text, write_file};
@@ -67,9 +68,10 @@ fn object(name: &str, described: &Described, kernel: KernelVersion) -> (String, 
         text +=
             &format!("Knob       {} = {} ({bounds}, {live}): {}\n", knob.name, knob.default, knob.meaning);
     }
+    let (more, details) = objects::details(image);
     let value = json!({"object": name, "license": image.license, "kernel": kernel, "callbacks": callbacks,
-        "maps": maps, "kfuncs": kfuncs, "knobs": described.knobs, "essay": described.essay});
-    (text, value)
+        "maps": maps, "kfuncs": kfuncs, "knobs": described.knobs, "essay": described.essay, "details": details});
+    (text + &more, value)
 }
 
 fn workload_text(workload: &Workload) -> String {

@@ -1,7 +1,8 @@
-//! What can be told of anybody's object by looking at it: signs of a user half.
+//! What can be told of anybody's object by looking at it: signs of a user half, variables, what it lacks.
 
 use schedlab_bpf::image::{MapOrigin, ObjectImage};
 use schedlab_bpf::maps::kind;
+use serde_json::{Value, json};
 
 /// Signs that an object expects a program in user space beside it; none if it looks complete.
 pub fn user_half(image: &ObjectImage) -> Vec<String> {
@@ -26,4 +27,51 @@ pub fn user_half(image: &ObjectImage) -> Vec<String> {
         }
     }
     signs
+}
+
+/// What `schedlab show` says of an object beyond its callbacks and maps: signs of a user half, programs that
+/// nothing calls, variables with types and values, and what its code asks of the kernel in vain.
+pub fn details(image: &ObjectImage) -> (String, Value) {
+    let signs = user_half(image);
+    let mut text = match signs.is_empty() {
+        true => "User half  none needed, as far as can be told\n".to_owned(),
+        false => {
+            format!("User half  it looks like having one ({}); see docs/set-up-files.md\n", signs.join("; "))
+        }
+    };
+    let called = |index: usize| {
+        image.struct_ops.iter().any(|ops| ops.callbacks.iter().any(|(_, program)| *program == index))
+    };
+    let mut programs = Vec::new();
+    for (_, program) in image.programs.iter().enumerate().filter(|(index, _)| !called(*index)) {
+        let when =
+            if program.section.starts_with("syscall") { "run by a set-up file" } else { "never called here" };
+        text += &format!("Program    {} ({}): {when}\n", program.name, program.section);
+        programs.push(json!({"name": program.name, "section": program.section, "when": when}));
+    }
+    let mut variables = Vec::new();
+    for global in image.globals.iter().filter(|global| !ObjectImage::is_enumerator(&global.name)) {
+        let declaration = image.btf.c_declaration(global.type_id, &global.name);
+        let (section, value) = (&image.maps[global.map].name, image.global(&global.name).ok());
+        let shown = value.map_or(format!("{} bytes", global.size), |value| value.to_string());
+        text += &format!("Variable   {declaration} = {shown} ({section})\n");
+        variables.push(json!({"name": global.name, "declaration": declaration, "section": section,
+            "bytes": global.size, "value": value.map(|value| value.to_string())}));
+    }
+    let mut lacks: Vec<(String, String, u32)> = Vec::new();
+    for program in &image.programs {
+        for poison in &program.poisons {
+            if !lacks.iter().any(|(reason, ..)| *reason == poison.reason) {
+                lacks.push((poison.reason.clone(), program.name.clone(), poison.insn));
+            }
+        }
+    }
+    for (reason, program, insn) in &lacks {
+        text += &format!("Lacks      {program}, instruction {insn}: {reason} (an error only if reached)\n");
+    }
+    let lacks: Vec<Value> = lacks
+        .iter()
+        .map(|(reason, program, insn)| json!({"program": program, "instruction": insn, "reason": reason}))
+        .collect();
+    (text, json!({"user_half": signs, "programs": programs, "variables": variables, "lacks": lacks}))
 }
