@@ -250,7 +250,8 @@ impl Simulation {
     }
 
     /// Whether every task waits and the target will not go on by itself: somebody waits for room, and no task
-    /// of the target for a time or for the next arrival from outside. Others may have their timers.
+    /// of the target for a time or for the next arrival from outside; others may have their timers. Or nothing at
+    /// all will come, and somebody waits for what another should have sent.
     fn is_stalled(&self) -> bool {
         let k = &self.core.k;
         let idle = |cpu: u32| k.cpu(CpuId(cpu)).curr.is_idle() && k.cpu(CpuId(cpu)).nr_running == 0;
@@ -264,6 +265,9 @@ impl Simulation {
             !channel.takers.is_empty() || !channel.pollers.is_empty()
         };
         let timed = |task: usize| self.table[task].target && k.is_armed(Slot::Task(TaskId(task as u32)));
+        if self.work.timers_armed == 0 && next.clone().next().is_none() {
+            return self.work.channels.iter().any(|channel| !channel.givers.is_empty() || channel.starves());
+        }
         self.work.channels.iter().any(|channel| !channel.givers.is_empty())
             && !next.any(|arrival| waits_at(arrival.channel))
             && !(1..self.table.len()).any(timed)

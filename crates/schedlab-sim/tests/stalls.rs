@@ -31,8 +31,26 @@ steps = [
 ]
 "#;
 
+/// Both wait for what the other would do after its own wait.
+const CIRCLE: &str = r#"
+name = "circle"
+[channels]
+ready = { type = "tokens" }
+pipe = { type = "bytes" }
+[[task]]
+name = "a"
+steps = [{ run = "1ms" }, { take = { channel = "ready" } }, { send = { channel = "pipe", bytes = 10 } }]
+[[task]]
+name = "b"
+steps = [{ run = "1ms" }, { receive = { channel = "pipe", bytes = 10 } }, { post = { channel = "ready" } }]
+"#;
+
 fn run(scheduler: Scheduler, overflow: bool) -> Result<SimulationResult, SimError> {
-    let mut workload = file::parse(CROSSED).expect("reads");
+    run_text(CROSSED, scheduler, overflow)
+}
+
+fn run_text(text: &str, scheduler: Scheduler, overflow: bool) -> Result<SimulationResult, SimError> {
+    let mut workload = file::parse(text).expect("reads");
     workload.overflow_when_stalled = overflow;
     let machine = MachineDescription::generic("two", Topology::flat(2).expect("two CPUs"));
     let config = SimulationConfig { scheduler, ..SimulationConfig::new(machine, Arc::new(workload)) };
@@ -53,6 +71,16 @@ fn a_stalled_replay_goes_on_at_once_under_both_classes() {
         let result = run(scheduler.clone(), true).expect("ends");
         assert!(result.makespan.0 < 10_000_000, "{scheduler:?}: {}", result.makespan);
         assert_eq!(result.scheduler_exit, None);
+    }
+}
+
+#[test]
+fn a_replay_whose_tasks_wait_in_a_circle_goes_on_too() {
+    for scheduler in [Scheduler::Kernel, vtime()] {
+        let result = run_text(CIRCLE, scheduler.clone(), true).expect("ends");
+        assert!(result.makespan.0 < 10_000_000, "{scheduler:?}: {}", result.makespan);
+        let own = run_text(CIRCLE, scheduler, false);
+        assert!(matches!(own, Err(SimError::Deadlock { .. })), "{own:?}");
     }
 }
 

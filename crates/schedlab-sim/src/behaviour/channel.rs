@@ -63,6 +63,11 @@ impl Channel {
         }
     }
 
+    /// Whether somebody waits to take bytes or tokens out.
+    pub(crate) fn starves(&self) -> bool {
+        matches!(self.kind, ChannelType::Bytes | ChannelType::Tokens) && !self.takers.is_empty()
+    }
+
     /// How many of `bytes` fit in now: all of a small write or nothing, as much as there is room of a large one.
     pub(crate) fn room_for(&self, bytes: u64) -> u64 {
         let room = self.capacity.saturating_sub(self.level);

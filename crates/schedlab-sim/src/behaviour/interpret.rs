@@ -2,6 +2,7 @@
 
 use super::actor::Wait;
 use super::amount::Draw;
+use super::channel::Channel;
 use super::compile::{FOREVER, Step};
 use crate::core::flags;
 use crate::error::SimError;
@@ -436,7 +437,7 @@ impl Simulation {
             return false;
         }
         let Some(full) = self.work.channels.iter().position(|channel| !channel.givers.is_empty()) else {
-            return false;
+            return self.give_what_is_missing();
         };
         let state = &mut self.work.channels[full];
         let giver = state.givers.pop_front().expect("the channel has a sender that waits");
@@ -444,6 +445,19 @@ impl Simulation {
         self.core.k.this_cpu = self.core.k.task(giver).cpu;
         self.wake_takers(ChannelId(full as u32), 1, Context::Task, false);
         self.wake(giver, Context::Task, 0);
+        self.core.k.leave_kernel(self.core.k.this_cpu);
+        true
+    }
+
+    /// Nobody waits for room either: who came first to an empty channel gets what it waits for. Where several read one
+    /// channel, another order can leave one of them without what it read when it was recorded.
+    fn give_what_is_missing(&mut self) -> bool {
+        let Some(empty) = self.work.channels.iter().position(Channel::starves) else { return false };
+        let state = &mut self.work.channels[empty];
+        let taker = state.takers[0];
+        state.level += self.work.actors[taker.index()].pending.max(1);
+        self.core.k.this_cpu = self.core.k.task(taker).cpu;
+        self.wake_takers(ChannelId(empty as u32), 1, Context::Task, false);
         self.core.k.leave_kernel(self.core.k.this_cpu);
         true
     }
