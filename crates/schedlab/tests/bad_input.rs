@@ -106,6 +106,15 @@ fn a_recording_with_dropped_events_is_used_only_if_asked() {
 }
 
 #[test]
+fn kernels_that_are_not_modelled_or_have_no_sched_ext() {
+    run(&["simulate", "hogs", "--kernel", "4.19"]).refused(2, &["5.7 to 7.2"]);
+    run(&["simulate", "hogs", "--kernel", "6.1", "-s", "vtime"])
+        .refused(2, &["vtime", "no sched_ext", "6.12"]);
+    run(&["simulate", "hogs", "--kernel", "6.1", "--set", "base_slice_ns=1000000"])
+        .refused(2, &["base_slice_ns"]);
+}
+
+#[test]
 fn workloads_that_cannot_run() {
     let directory = scratch("workloads");
     for (name, text, says) in [

@@ -42,6 +42,9 @@ pub fn bytes(name: &str) -> Result<Cow<'static, [u8]>> {
 
 /// Loads an object against a kernel's types.
 pub fn load(name: &str, kernel: KernelVersion) -> Result<ObjectImage> {
+    if kernel < KernelVersion::V6_12 {
+        return Err(anyhow!(schedlab_sim::SimError::NoSchedExt(kernel.to_string())).context(name.to_owned()));
+    }
     ObjectImage::load(&bytes(name)?, name, &kernel_btf(kernel))
         .with_context(|| format!("{name} cannot be loaded for kernel {kernel}"))
 }
