@@ -481,16 +481,7 @@ impl Ext {
     pub(crate) fn put_prev_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, next: TaskId) {
         let Some(ext) = self.attached.as_deref_mut() else { return };
         ext.update_curr(k, cpu);
-        let class = match k.task(next).class {
-            Class::Idle => CurrClass::Idle,
-            Class::Ext => CurrClass::Ext,
-            Class::Rt => CurrClass::Above(0),
-            Class::Fair => CurrClass::Above(3),
-        };
-        if let CurrClass::Above(_) = class {
-            let rq = ext.host.rq_mut(cpu.0);
-            (rq.curr, rq.curr_class) = (next.0, class);
-        }
+        let class = ext.note_curr(k, cpu, next);
         ext.enter(k, |cx| dispatch::put_prev_task(cx, cpu.0, task.0, Next { task: next.0, class }));
         ext.publish(k, cpu, task);
     }
@@ -629,14 +620,20 @@ impl Ext {
 }
 
 impl Attached {
-    /// Remembers the current task of a stronger class, whose coming the class's own functions do not see.
-    fn note_curr(&mut self, k: &Kernel, cpu: CpuId, curr: TaskId) {
-        let class = k.task(curr).class;
-        if class > Class::Ext {
-            let reason = if class == Class::Rt { 0 } else { 3 };
+    /// The class of the task that becomes current. One of a stronger class is remembered here, as the class's own
+    /// functions do not see it come.
+    fn note_curr(&mut self, k: &Kernel, cpu: CpuId, curr: TaskId) -> CurrClass {
+        let class = match k.task(curr).class {
+            Class::Idle => CurrClass::Idle,
+            Class::Ext => CurrClass::Ext,
+            Class::Rt => CurrClass::Above(0),
+            Class::Fair => CurrClass::Above(3),
+        };
+        if let CurrClass::Above(_) = class {
             let rq = self.host.rq_mut(cpu.0);
-            (rq.curr, rq.curr_class) = (curr.0, CurrClass::Above(reason));
+            (rq.curr, rq.curr_class) = (curr.0, class);
         }
+        class
     }
 
     fn arm_watchdog(&mut self, k: &mut Kernel) {

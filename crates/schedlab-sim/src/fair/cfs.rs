@@ -114,12 +114,10 @@ pub(super) fn update_curr(k: &mut Kernel, cpu: CpuId) {
     let rq = &mut rqs[cpu.index()];
     let Some(task) = rq.curr else { return };
     let entity = &mut entities[task.index()];
-    let delta = now - entity.exec_start;
+    let delta = entity.charge(now);
     if delta == 0 {
         return;
     }
-    entity.exec_start = now;
-    entity.vruntime += entity.load.virtual_time(delta) as i64;
     rq.update_min_vruntime(entities);
     k.task_mut(task).sum_exec += delta;
 }
@@ -153,8 +151,7 @@ pub(super) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
         rq.place_cfs(entity, false, idle, params);
     }
     rq.account_enqueue(entities, task);
-    rq.nr_runnable += 1;
-    rq.nr_idle += u32::from(idle);
+    rq.add_runnable(idle);
     k.add_nr_running(cpu, 1);
     class::publish(k, cpu, task);
 }
@@ -175,8 +172,7 @@ pub(super) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
     if flags & flags::DEQUEUE_SAVE == 0 {
         rq.update_min_vruntime(entities);
     }
-    rq.nr_runnable -= 1;
-    rq.nr_idle -= u32::from(idle);
+    rq.remove_runnable(idle);
     k.add_nr_running(cpu, -1);
 }
 

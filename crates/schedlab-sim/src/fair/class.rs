@@ -22,12 +22,10 @@ pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
     let rq = &mut rqs[cpu.index()];
     let Some(task) = rq.curr else { return };
     let entity = &mut entities[task.index()];
-    let delta = now - entity.exec_start;
+    let delta = entity.charge(now);
     if delta == 0 {
         return;
     }
-    entity.exec_start = now;
-    entity.vruntime += entity.load.virtual_time(delta) as i64;
     let served = CfsRq::update_deadline(entity, params);
     let unprotected = !params.protects_whole_slice && !entity.protect_slice();
     let vruntime = entity.vruntime;
@@ -97,8 +95,7 @@ pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
     let rq = &mut rqs[cpu.index()];
     rq.place_entity(entities, task, flags & flags::ENQUEUE_INITIAL != 0, params);
     rq.account_enqueue(entities, task);
-    rq.nr_runnable += 1;
-    rq.nr_idle += u32::from(idle);
+    rq.add_runnable(idle);
     k.add_nr_running(cpu, 1);
     publish(k, cpu, task);
 }
@@ -129,8 +126,7 @@ fn requeue_delayed(k: &mut Kernel, cpu: CpuId, task: TaskId) {
         rq.account_enqueue(entities, task);
     }
     entities[task.index()].sched_delayed = false;
-    rq.nr_runnable += 1;
-    rq.nr_idle += u32::from(idle);
+    rq.add_runnable(idle);
     k.add_nr_running(cpu, 1);
     publish(k, cpu, task);
 }
@@ -165,8 +161,7 @@ pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
     entities[task.index()].vlag = lag;
     if may_delay && params.has(Features::DELAY_DEQUEUE) && !rq.entity_eligible(entities, task) {
         entities[task.index()].sched_delayed = true;
-        rq.nr_runnable -= 1;
-        rq.nr_idle -= u32::from(idle);
+        rq.remove_runnable(idle);
         k.add_nr_running(cpu, -1);
         return false;
     }
@@ -185,8 +180,7 @@ pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
         }
         return true;
     }
-    rq.nr_runnable -= 1;
-    rq.nr_idle -= u32::from(idle);
+    rq.remove_runnable(idle);
     k.add_nr_running(cpu, -1);
     true
 }

@@ -268,6 +268,20 @@ impl CfsRq {
         self.nr_custom -= u32::from(entity.custom_slice);
     }
 
+    /// One more is runnable; `idle` if its policy is IDLE.
+    #[inline]
+    pub(crate) fn add_runnable(&mut self, idle: bool) {
+        self.nr_runnable += 1;
+        self.nr_idle += u32::from(idle);
+    }
+
+    /// One less is runnable.
+    #[inline]
+    pub(crate) fn remove_runnable(&mut self, idle: bool) {
+        self.nr_runnable -= 1;
+        self.nr_idle -= u32::from(idle);
+    }
+
     /// `__enqueue_entity`: into the tree.
     pub(crate) fn insert(&mut self, entities: &[FairEntity], task: TaskId) {
         let entity = &entities[task.index()];
@@ -383,6 +397,14 @@ impl FairEntity {
             average: Average::of_new_task(u64::from(weight)),
             attached: None,
         }
+    }
+
+    /// Advances the vruntime by the time since the last account. How much that was, in ns.
+    #[inline]
+    pub(crate) fn charge(&mut self, now: u64) -> u64 {
+        let delta = now - std::mem::replace(&mut self.exec_start, now);
+        self.vruntime += self.load.virtual_time(delta) as i64;
+        delta
     }
 
     /// `protect_slice`.
