@@ -152,6 +152,33 @@ pub struct Costs {
     pub ext_callback: Cost,
 }
 
+impl Costs {
+    /// How many costs there are.
+    pub const COUNT: usize = 16;
+
+    /// All of them, in the order of the simulator's `CostKind`.
+    pub fn all(&self) -> [Cost; Costs::COUNT] {
+        [
+            self.context_switch,
+            self.wakeup,
+            self.ipi,
+            self.ipi_idle,
+            self.ipi_send,
+            self.idle_exit,
+            self.tick,
+            self.interrupt,
+            self.timer_latency,
+            self.migration_smt,
+            self.migration_cache,
+            self.migration_node,
+            self.migration_remote,
+            self.balance_per_cpu,
+            self.bpf_kilo_instructions,
+            self.ext_callback,
+        ]
+    }
+}
+
 impl Default for Costs {
     /// Plausible for a recent x86 server or virtual machine; every origin says `assumed`.
     fn default() -> Costs {

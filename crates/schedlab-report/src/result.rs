@@ -6,7 +6,7 @@
 
 use crate::compare::Comparison;
 use schedlab_model::lever::{Candidate, SchedulerChoice, Setting, Usability};
-use schedlab_model::machine::{Costs, MachineDescription, Origin};
+use schedlab_model::machine::{MachineDescription, Origin};
 use schedlab_model::metric::{Histogram, RunMetrics};
 use schedlab_model::outcome::{Obtained, RunOutcome, RunRequest};
 use schemars::JsonSchema;
@@ -121,7 +121,7 @@ impl Environment {
         let mut cores: Vec<u32> = machine.topology.cpus().iter().map(|cpu| cpu.core).collect();
         cores.sort_unstable();
         cores.dedup();
-        let origins = cost_origins(&machine.costs);
+        let origins = machine.costs.all().map(|cost| cost.origin);
         Environment {
             machine: machine.name.clone(),
             description: machine.description.clone(),
@@ -136,26 +136,6 @@ impl Environment {
             costs: origins.len() as u32,
         }
     }
-}
-
-fn cost_origins(costs: &Costs) -> Vec<Origin> {
-    let all = [
-        costs.context_switch,
-        costs.wakeup,
-        costs.ipi,
-        costs.idle_exit,
-        costs.tick,
-        costs.interrupt,
-        costs.timer_latency,
-        costs.migration_smt,
-        costs.migration_cache,
-        costs.migration_node,
-        costs.migration_remote,
-        costs.balance_per_cpu,
-        costs.bpf_kilo_instructions,
-        costs.ext_callback,
-    ];
-    all.iter().map(|cost| cost.origin).collect()
 }
 
 /// One recording, block or workload.

@@ -1,7 +1,7 @@
 //! What things cost on this run: the machine's costs, perturbed once if asked, scattered at each use.
 
 use crate::rng::Rng;
-use schedlab_model::machine::{Cost, Costs};
+use schedlab_model::machine::Costs;
 use schedlab_model::topology::Distance;
 
 /// Something that costs time.
@@ -25,7 +25,7 @@ pub(crate) enum CostKind {
     ExtCallback,
 }
 
-const KINDS: usize = 16;
+const KINDS: usize = Costs::COUNT;
 
 impl CostKind {
     /// The lost warmth of a move over this distance; `None` for no move.
@@ -54,26 +54,8 @@ impl CostTable {
     /// From a machine's costs. With a `perturb` seed every cost is first scaled by 50 % to 150 %, each by its
     /// own factor.
     pub(crate) fn new(costs: &Costs, perturb: Option<u64>) -> CostTable {
-        let all: [Cost; KINDS] = [
-            costs.context_switch,
-            costs.wakeup,
-            costs.ipi,
-            costs.ipi_idle,
-            costs.ipi_send,
-            costs.idle_exit,
-            costs.tick,
-            costs.interrupt,
-            costs.timer_latency,
-            costs.migration_smt,
-            costs.migration_cache,
-            costs.migration_node,
-            costs.migration_remote,
-            costs.balance_per_cpu,
-            costs.bpf_kilo_instructions,
-            costs.ext_callback,
-        ];
         let mut rng = perturb.map(|seed| Rng::new(seed, 0xc057));
-        CostTable(all.map(|cost| {
+        CostTable(costs.all().map(|cost| {
             let percent = rng.as_mut().map_or(100, |rng| rng.between(50, 150));
             let value = cost.value.0 * percent / 100;
             let half = value * u64::from(cost.spread_percent.min(100)) / 100;
@@ -97,6 +79,7 @@ impl CostTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schedlab_model::machine::Cost;
 
     #[test]
     fn draws_stay_within_the_spread_and_perturbation_within_half() {
