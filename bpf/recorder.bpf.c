@@ -136,6 +136,65 @@ static __always_inline struct ring *this_ring(void)
 
 #include "include/accounting.bpf.h"
 
+/* ---- attributes ---- */
+
+/*
+ * Attributes are compared at each switch: whoever changed them, by whatever call, it is seen. A call that changes
+ * them is seen at its return, too: a hog that pins itself may not be switched away for long.
+ */
+static __always_inline void check_attributes(u64 now, struct task_struct *task, struct target *target)
+{
+	u32 policy_and_priority = task->policy | task->rt_priority << 16;
+	u64 cpus = task->cpus_mask.bits[0];
+	u64 slice = 0;
+
+	if (bpf_core_field_exists(TRACED(task)->se.custom_slice) && BPF_CORE_READ_BITFIELD(TRACED(task), se.custom_slice))
+		slice = TRACED(task)->se.slice;
+	if (target->static_prio != task->static_prio || target->policy_and_priority != policy_and_priority ||
+	    target->slice != slice) {
+		if (target->attributes_known)
+			tell(now, RECORD_ATTRIBUTES, task->policy, task->rt_priority, task->pid, task->static_prio, slice);
+		target->static_prio = task->static_prio;
+		target->policy_and_priority = policy_and_priority;
+		target->slice = slice;
+	}
+	if (target->cpus != cpus || target->cpu_count != task->nr_cpus_allowed) {
+		if (target->attributes_known)
+			tell(now, RECORD_AFFINITY, 0, 0, task->pid, cpus, task->nr_cpus_allowed);
+		target->cpus = cpus;
+		target->cpu_count = task->nr_cpus_allowed;
+	}
+	target->attributes_known = 1;
+}
+
+/* sched_setaffinity, setpriority and their like have returned: on the caller itself or on another task. */
+static __always_inline int attributes_change(struct task_struct *task, struct pt_regs *regs, u8 class)
+{
+	u32 pid = class == CLASS_SET_PRIORITY ? REGS_ARG1(regs) : REGS_ARG0(regs);
+	struct task_struct *other;
+	struct target *target;
+
+	/* Of a process group or a user there may be many: they are seen at their switches. */
+	if (class == CLASS_SET_PRIORITY && REGS_ARG0(regs))
+		return 0;
+	if (!pid || pid == task->pid) {
+		target = bpf_task_storage_get(&targets, task, 0, 0);
+		if (target)
+			check_attributes(bpf_ktime_get_ns(), task, target);
+		return 0;
+	}
+	if (!bpf_ksym_exists(bpf_task_from_pid))
+		return 0;
+	other = bpf_task_from_pid(pid);
+	if (!other)
+		return 0;
+	target = bpf_task_storage_get(&targets, other, 0, 0);
+	if (target)
+		check_attributes(bpf_ktime_get_ns(), other, target);
+	bpf_task_release(other);
+	return 0;
+}
+
 /* ---- operations of a task of the target ---- */
 
 /* A send whose channel is seen must be the expected one; where it is not, the pattern goes on from it. */
@@ -184,7 +243,7 @@ static __always_inline void open_operation(u64 now, struct task_struct *task, st
 		if (ring)
 			ring->fast = 0;
 	}
-	if (target->open || class == CLASS_NONE || (only_yield && class != CLASS_YIELD))
+	if (target->open || class == CLASS_NONE || class >= CLASS_SET_ATTRIBUTES || (only_yield && class != CLASS_YIELD))
 		return;
 	resolve(&info, regs, class);
 	/* A softirq on top of a task is its doing only in a send over the network stack: it may as well hit a call
@@ -223,6 +282,8 @@ int BPF_PROG(system_call_returns, struct pt_regs *regs, long result)
 	if (class == CLASS_NONE || control.telling)
 		return 0;
 	task = bpf_get_current_task_btf();
+	if (class >= CLASS_SET_ATTRIBUTES)
+		return result ? 0 : attributes_change(task, regs, class);
 	target = bpf_task_storage_get(&targets, task, 0, 0);
 	ring = this_ring();
 	if (!target || !ring)
@@ -368,32 +429,6 @@ int BPF_PROG(socket_receives, struct sock *sk, int result, int flags)
 }
 
 /* ---- scheduling ---- */
-
-/* Attributes are compared at each switch: whoever changed them, by whatever call, it is seen. */
-static __always_inline void check_attributes(u64 now, struct task_struct *task, struct target *target)
-{
-	u32 policy_and_priority = task->policy | task->rt_priority << 16;
-	u64 cpus = task->cpus_mask.bits[0];
-	u64 slice = 0;
-
-	if (bpf_core_field_exists(TRACED(task)->se.custom_slice) && BPF_CORE_READ_BITFIELD(TRACED(task), se.custom_slice))
-		slice = TRACED(task)->se.slice;
-	if (target->static_prio != task->static_prio || target->policy_and_priority != policy_and_priority ||
-	    target->slice != slice) {
-		if (target->attributes_known)
-			tell(now, RECORD_ATTRIBUTES, task->policy, task->rt_priority, task->pid, task->static_prio, slice);
-		target->static_prio = task->static_prio;
-		target->policy_and_priority = policy_and_priority;
-		target->slice = slice;
-	}
-	if (target->cpus != cpus || target->cpu_count != task->nr_cpus_allowed) {
-		if (target->attributes_known)
-			tell(now, RECORD_AFFINITY, 0, 0, task->pid, cpus, task->nr_cpus_allowed);
-		target->cpus = cpus;
-		target->cpu_count = task->nr_cpus_allowed;
-	}
-	target->attributes_known = 1;
-}
 
 static __always_inline u8 state_of(unsigned int state)
 {

@@ -91,6 +91,8 @@ enum syscall_class {
 	CLASS_WAIT,
 	CLASS_YIELD,
 	CLASS_OTHER,		/* fd; may wait */
+	CLASS_SET_ATTRIBUTES,	/* task or 0; neither waits nor wakes, as what follows */
+	CLASS_SET_PRIORITY,	/* 0, task or 0 */
 };
 
 #define SYSCALLS_MAX 512

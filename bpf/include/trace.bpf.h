@@ -159,6 +159,8 @@ struct list_head___trace {
 	void *next;
 } __attribute__((preserve_access_index));
 
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *p) __ksym __weak;
 extern void *bpf_rdonly_cast(const void *object, u32 type) __ksym __weak;
 
 /*

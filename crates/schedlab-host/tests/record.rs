@@ -168,3 +168,26 @@ fn a_command_that_does_not_exist_is_an_error() {
         other => panic!("must fail: {other:?}"),
     }
 }
+
+/// The shell pins itself and renices itself, then computes for long: both are told at their time, not when it is
+/// next switched away.
+#[test]
+fn attributes_change_when_they_are_changed() {
+    let script = "taskset -p 1 $$ >/dev/null; renice 7 $$ >/dev/null; i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done";
+    let Some(recording) = recorded(&command(&["sh", "-c", script])) else { return };
+    let shell = target_named(&recording, "sh");
+    let told = |wanted: &dyn Fn(&EventKind) -> bool| {
+        recording.events.iter().find(|event| wanted(&event.kind)).map(|event| event.time)
+    };
+    let exit_of = |name: &str| {
+        let task = target_named(&recording, name);
+        told(&|kind| matches!(kind, EventKind::Exit { task: t } if *t == task)).expect("it ends")
+    };
+    let pinned = told(&|kind| matches!(kind, EventKind::AffinityChanged { task, .. } if *task == shell));
+    let niced = told(
+        &|kind| matches!(kind, EventKind::AttributesChanged { task, nice, .. } if *task == shell && nice.get() == 7),
+    );
+    let (pinned, niced) = (pinned.expect("the affinity changed"), niced.expect("the nice value changed"));
+    assert!(pinned < exit_of("taskset"), "told {pinned} after its maker ended");
+    assert!(niced < exit_of("renice"), "told {niced} after its maker ended");
+}

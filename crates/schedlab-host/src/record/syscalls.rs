@@ -1,4 +1,4 @@
-//! Which system calls can wait or wake, by their numbers on this architecture.
+//! Which system calls can wait or wake or change a task's attributes, by their numbers on this architecture.
 //!
 //! The kernel half looks a number up and knows how to read the arguments ([`Class`], as in
 //! bpf/include/recorder.bpf.h).
@@ -27,6 +27,8 @@ pub(super) enum Class {
     Wait,
     Yield,
     Other,
+    SetAttributes,
+    SetPriority,
 }
 
 pub(super) const SYSCALLS_MAX: usize = 512;
@@ -64,6 +66,11 @@ const COMMON: &[(i64, Class)] = &[
     (libc::SYS_fsync, Class::Other),
     (libc::SYS_fdatasync, Class::Other),
     (libc::SYS_epoll_pwait, Class::EpollMs),
+    (libc::SYS_sched_setaffinity, Class::SetAttributes),
+    (libc::SYS_sched_setscheduler, Class::SetAttributes),
+    (libc::SYS_sched_setparam, Class::SetAttributes),
+    (libc::SYS_sched_setattr, Class::SetAttributes),
+    (libc::SYS_setpriority, Class::SetPriority),
 ];
 
 #[cfg(target_arch = "x86_64")]
@@ -101,6 +108,7 @@ mod tests {
             .collect();
         assert_eq!(names[Class::ClockNanosleep as usize], "CLOCK_NANOSLEEP");
         assert_eq!(names[Class::Other as usize], "OTHER");
+        assert_eq!(names[Class::SetPriority as usize], "SET_PRIORITY");
         assert_eq!(classes()[libc::SYS_futex as usize], Class::Futex as u8);
     }
 }
