@@ -37,6 +37,8 @@ pub struct ProgramImage {
     pub functions: Vec<(u32, String)>,
     /// Source lines: (instruction index, file, line, column), ascending.
     pub lines: Vec<SourceLine>,
+    /// Where the function starts that runs when the program throws, if it has one.
+    pub exception: Option<u32>,
     /// Instructions that must not be reached, because what they need does not exist in this kernel.
     pub poisons: Vec<Poison>,
 }
@@ -106,7 +108,8 @@ pub struct MapImage {
     pub key_type: u32,
     /// First content of a data section.
     pub initial: Vec<u8>,
-    /// Maps that fill an array of maps: (slot, index into [`ObjectImage::maps`]).
+    /// Maps that fill a map of maps: (slot, index into [`ObjectImage::maps`]); for an array of programs to
+    /// tail-call the programs: (slot, index into [`ObjectImage::programs`]).
     pub inner: Vec<(u32, u32)>,
     /// What the maps inside a map of maps look like.
     pub inner_definition: Option<Box<MapImage>>,

@@ -32,6 +32,8 @@ pub(crate) struct RawContext {
     /// Nested calls in progress.
     pub level: u32,
     pub nr_cpus: u32,
+    /// Not zero when a tail call was taken: the function that made it must return what it got.
+    pub tailed: u64,
     /// Native code of each program's main function, where it is to be used.
     pub entries: Box<[Option<MainEntry>]>,
     pub state: State,
@@ -185,7 +187,7 @@ impl<'a, H: 'static> CallContext<'a, H> {
         // SAFETY: as for `call`.
         unsafe {
             super::run::call_function(self.raw, function, arguments)
-                .map_err(|Faulted| super::run::take_fault(self.raw, outermost))
+                .or_else(|Faulted| super::run::ended(self.raw, None, outermost))
         }
     }
 

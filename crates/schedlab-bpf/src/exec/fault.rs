@@ -112,6 +112,10 @@ pub enum FaultKind {
     /// The host ended the program.
     #[error("{0}")]
     Host(String),
+    /// `bpf_throw()` with its cookie: ends a program as if it had returned it, and is seen only where no
+    /// program was running.
+    #[error("throws {0:#x}")]
+    Thrown(u64),
     /// A callback address that is no function.
     #[error("calls {0:#x}, which is no function of this object")]
     NoFunction(u64),

@@ -48,7 +48,10 @@ impl<H: Host> Instance<H> {
             random: Random(seed),
             log: Log::default(),
             timers: Default::default(),
+            tail_calls: (0, 0, 0),
+            tail_calls_open: 0,
             objects: Default::default(),
+            percpu: Default::default(),
             cpumasks: Default::default(),
             collections: Default::default(),
             cpumask_previous: 0,
@@ -63,6 +66,7 @@ impl<H: Host> Instance<H> {
             host: std::ptr::null_mut(),
             level: 0,
             nr_cpus: options.nr_cpus,
+            tailed: 0,
             entries: code.main_entries(),
             state,
         };
@@ -177,6 +181,11 @@ impl<H: Host> Instance<H> {
         let updated = state.maps.user_update(&mut state.memory, map, key, value);
         state.forget_freed();
         updated
+    }
+
+    /// Puts a program of the image into a slot of an array of programs; `false` if there is no such slot.
+    pub fn set_program(&mut self, map: usize, slot: u32, program: usize) -> bool {
+        self.state().maps.set_program(map, slot, program as u32)
     }
 
     /// Removes a key; `false` if it was absent.

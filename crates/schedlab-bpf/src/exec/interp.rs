@@ -227,6 +227,8 @@ impl Machine<'_> {
                 if signed { sign_extend(value, bytes * 8) } else { value }
             }
             Action::Constant(value) => value,
+            // SAFETY: passed on to the caller.
+            Action::TailCall => return unsafe { self.tail_call(args) },
             Action::Absent => {
                 // SAFETY: as above.
                 raise(unsafe { &mut *self.raw }, FaultKind::Absent(target.name.clone()));
@@ -234,6 +236,20 @@ impl Machine<'_> {
             }
         };
         self.called(value)
+    }
+
+    /// # Safety
+    /// As for [`run`].
+    unsafe fn tail_call(&mut self, [argument, map, slot, ..]: [u64; 5]) -> Flow {
+        // SAFETY: passed on to the caller; the access to the context ends with its statement.
+        unsafe {
+            let value = super::run::tail_call(self.raw, self.registers[10], argument, map, slot);
+            if (*self.raw).fault == 0 && std::mem::take(&mut (*self.raw).tailed) != 0 {
+                self.registers[0] = value;
+                return Flow::Exit;
+            }
+        }
+        self.called(0)
     }
 
     /// # Safety

@@ -119,7 +119,9 @@ impl Layout {
                 kind::PERCPU_HASH | kind::LRU_PERCPU_HASH => {
                     (element * entries * u64::from(nr_cpus)).min(HASH_BYTES_MAX)
                 }
-                kind::HASH | kind::LRU_HASH | kind::HASH_OF_MAPS => (element * entries).min(HASH_BYTES_MAX),
+                kind::HASH | kind::LRU_HASH | kind::HASH_OF_MAPS | kind::LPM_TRIE => {
+                    (element * entries).min(HASH_BYTES_MAX)
+                }
                 kind::TASK_STORAGE | kind::CGRP_STORAGE => element * STORAGE_OWNERS,
                 _ => 0,
             }

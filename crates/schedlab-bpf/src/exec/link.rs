@@ -35,6 +35,8 @@ pub(crate) struct Program {
     pub ops: Vec<Op>,
     pub lines: Vec<SourceLine>,
     pub entry: u32,
+    /// What `bpf_throw()` calls before the program ends.
+    pub exception: Option<u32>,
 }
 
 /// All code of an object, linked.
@@ -137,7 +139,15 @@ impl Linker<'_> {
             let args = if main { 1 } else { arguments(&ops, function.start, function.end) };
             self.linked.functions[index as usize].args = args;
         }
+        let exception =
+            match self.program.exception {
+                None => None,
+                Some(start) => Some(self.function(start).ok_or_else(|| {
+                    self.bad(start, "is to be an exception callback and begins no function")
+                })?),
+            };
         self.linked.programs.push(Program {
+            exception,
             name: self.program.name.clone(),
             ops,
             lines: self.program.lines.clone(),

@@ -11,7 +11,7 @@ mod interp;
 pub(crate) mod layout;
 pub(crate) mod link;
 pub(crate) mod op;
-mod run;
+pub(crate) mod run;
 pub(crate) mod state;
 pub(crate) mod target;
 

@@ -6,6 +6,9 @@ use super::fault::{Fault, FaultKind};
 use super::interp;
 use super::layout::{ARGUMENTS_MAX, LEVELS_MAX, frame_pointer};
 
+/// Tail calls in one run of a program, as the kernel's `MAX_TAIL_CALL_CNT`.
+const TAIL_CALLS_MAX: u32 = 33;
+
 /// Runs a function at the next level and returns r0; faults stay raised.
 ///
 /// # Safety
@@ -72,7 +75,7 @@ pub(crate) unsafe fn call_program(
         if outermost {
             (*raw).state.executed += (*raw).state.budget.wrapping_sub((*raw).fuel as u64);
         }
-        if (*raw).fault != 0 { Err(take_fault(raw, outermost)) } else { Ok(value) }
+        if (*raw).fault != 0 { ended(raw, Some(program), outermost) } else { Ok(value) }
     }
 }
 
@@ -103,7 +106,7 @@ pub(crate) unsafe fn call_words(
             let context = &mut *raw;
             context.level = 0;
             context.state.executed += budget.wrapping_sub(context.fuel as u64);
-            return if context.fault == 0 { Ok(value) } else { Err(boxed_fault(raw)) };
+            return if context.fault == 0 { Ok(value) } else { boxed_end(raw, program) };
         }
         call_nested(raw, program, &arguments)
     }
@@ -120,9 +123,99 @@ unsafe fn call_nested(raw: *mut RawContext, program: usize, arguments: &[u64]) -
 /// # Safety
 /// As for [`enter`].
 #[cold]
-unsafe fn boxed_fault(raw: *mut RawContext) -> Box<Fault> {
+unsafe fn boxed_end(raw: *mut RawContext, program: usize) -> Result<u64, Box<Fault>> {
     // SAFETY: passed on to the caller.
-    unsafe { Box::new(take_fault(raw, true)) }
+    unsafe { ended(raw, Some(program), true).map_err(Box::new) }
+}
+
+/// What an ended program gives: an exception its value, after its callback if it has one, all else a fault.
+///
+/// # Safety
+/// As for [`enter`].
+#[cold]
+pub(crate) unsafe fn ended(
+    raw: *mut RawContext,
+    program: Option<usize>,
+    outermost: bool,
+) -> Result<u64, Fault> {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let before = (*raw).fuel;
+        let value = caught(raw, program);
+        if outermost {
+            (*raw).state.executed += before.wrapping_sub((*raw).fuel) as u64;
+        }
+        value.ok_or_else(|| take_fault(raw, outermost))
+    }
+}
+
+/// The value of a program that threw; `None` if another fault is raised, or one in its callback.
+///
+/// # Safety
+/// As for [`enter`].
+unsafe fn caught(raw: *mut RawContext, program: Option<usize>) -> Option<u64> {
+    // SAFETY: passed on to the caller; references end before the callback runs.
+    unsafe {
+        let Some(FaultKind::Thrown(cookie)) = (*raw).state.fault else { return None };
+        (*raw).fault = 0;
+        (*raw).state.fault = None;
+        (*raw).state.fault_place = None;
+        let code: &super::compiled::Code = &(*raw).state.code;
+        let callback = program.and_then(|program| code.linked.programs[program].exception);
+        let Some(callback) = callback else { return Some(cookie) };
+        let value = enter(raw, callback, &[cookie, 0, 0, 0, 0]);
+        ((*raw).fault == 0).then_some(value)
+    }
+}
+
+/// `bpf_tail_call()`: runs the program in a slot of the map in the caller's place, and marks that in the
+/// context; does nothing if the slot is empty or after too many tail calls.
+///
+/// # Safety
+/// As for [`enter`]; `frame` is the caller's frame pointer.
+pub(crate) unsafe extern "C" fn tail_call(
+    raw: *mut RawContext,
+    frame: u64,
+    argument: u64,
+    map: u64,
+    slot: u64,
+) -> u64 {
+    // SAFETY: passed on to the caller; references end before the program runs.
+    unsafe {
+        let context = &mut *raw;
+        let code = std::sync::Arc::clone(&context.state.code);
+        let Some(map) = code.layout.map_at(map) else {
+            let what = format!("{map:#x} is no map");
+            raise(context, FaultKind::Call { callee: "bpf_tail_call", what });
+            return 0;
+        };
+        let Some(program) = context.state.maps.program(map, slot as u32) else { return 0 };
+        let (executed, level) = (context.state.executed, context.level);
+        let made = match context.state.tail_calls {
+            (run, at, made) if (run, at) == (executed, level) => made,
+            _ => 0,
+        };
+        if made == TAIL_CALLS_MAX || context.state.tail_calls_open == TAIL_CALLS_MAX {
+            return 0;
+        }
+        context.state.tail_calls_open += 1;
+        context.state.tail_calls = (executed, level, made + 1);
+        let entry = code.linked.programs[program as usize].entry;
+        let arguments = [argument, 0, 0, 0, 0];
+        // Deep frames have no room for a whole program below them: it gets a level of its own.
+        let value = if frame != frame_pointer(level.saturating_sub(1)) {
+            enter(raw, entry, &arguments)
+        } else {
+            match code.native_entry(entry).filter(|_| context.state.native) {
+                Some(native) => native.call(raw, frame, &arguments),
+                None => interp::run(raw, entry, frame, arguments),
+            }
+        };
+        (*raw).state.tail_calls_open -= 1;
+        let value = if (*raw).fault == 0 { value } else { caught(raw, Some(program as usize)).unwrap_or(0) };
+        (*raw).tailed = u64::from((*raw).fault == 0);
+        value
+    }
 }
 
 /// Calls a function by the address a program knows it by.

@@ -29,6 +29,12 @@ pub(crate) struct State {
     pub random: Random,
     pub log: Log,
     pub timers: BTreeMap<u64, Timer>,
+    /// Instructions before the run, level, and tail calls made in it: how many are left follows from it.
+    pub tail_calls: (u64, u32, u32),
+    /// Tail calls that have not returned, on all levels: each takes stack of the thread.
+    pub tail_calls_open: u32,
+    /// Objects of `bpf_percpu_obj_new()`: address of the first CPU's copy to the bytes of one.
+    pub percpu: BTreeMap<u64, u64>,
     /// Objects of `bpf_obj_new()`: address to (bytes, references).
     pub objects: BTreeMap<u64, (u64, u32)>,
     /// Masks of `bpf_cpumask_create()` that are alive.
@@ -77,6 +83,8 @@ impl State {
             self.drop_object(start);
         } else if self.cpumasks.contains(&pointer) {
             self.drop_cpumask(pointer);
+        } else {
+            self.drop_percpu(pointer);
         }
     }
 
@@ -90,6 +98,13 @@ impl State {
             }
             None => return false,
         }
+        true
+    }
+
+    /// `bpf_percpu_obj_drop()`; `false` if there is no such object.
+    pub(crate) fn drop_percpu(&mut self, object: u64) -> bool {
+        let Some(bytes) = self.percpu.remove(&object) else { return false };
+        self.memory.free(object, bytes * u64::from(self.code.options.nr_cpus), 8);
         true
     }
 

@@ -67,6 +67,8 @@ pub(crate) enum Action {
     Function(Entry),
     /// Calls it too, but native code may look an array element up by itself.
     MapLookup(Entry),
+    /// Goes on in another program, which the calling one does not outlive.
+    TailCall,
     /// Returns a value of the context.
     Context(ContextField),
     /// Returns what the first argument points to, at an offset.

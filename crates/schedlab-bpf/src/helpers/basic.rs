@@ -16,6 +16,7 @@ pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
         5 => ("bpf_ktime_get_ns", Action::Context(ContextField::Now)),
         7 => ("bpf_get_prandom_u32", call::<H, _>(prandom::<H>)),
         8 => ("bpf_get_smp_processor_id", Action::Context(ContextField::Cpu)),
+        12 => ("bpf_tail_call", Action::TailCall),
         14 => ("bpf_get_current_pid_tgid", call::<H, _>(|cx: &mut Cx<'_, H>| H::current_pid_tgid(cx))),
         15 => ("bpf_get_current_uid_gid", Action::Constant(0)),
         16 => ("bpf_get_current_comm", call::<H, _>(current_comm::<H>)),
@@ -33,6 +34,7 @@ pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
         113 => ("bpf_probe_read_kernel", call::<H, _>(probe_read::<H>)),
         114 => ("bpf_probe_read_user_str", call::<H, _>(probe_read_str::<H>)),
         115 => ("bpf_probe_read_kernel_str", call::<H, _>(probe_read_str::<H>)),
+        120 => ("bpf_get_ns_current_pid_tgid", call::<H, _>(ns_current_pid_tgid::<H>)),
         118 => ("bpf_jiffies64", call::<H, _>(jiffies::<H>)),
         123 => ("bpf_get_current_ancestor_cgroup_id", call::<H, _>(ancestor_cgroup_id::<H>)),
         125 => ("bpf_ktime_get_boot_ns", Action::Context(ContextField::Now)),
@@ -63,6 +65,21 @@ fn perf_event_read_value<H: Host>(
         None => return Err(FaultKind::Store { address: to }),
     }
     Ok(errno(ENOENT))
+}
+
+/// There are no pid namespaces: no device and inode name one.
+fn ns_current_pid_tgid<H: Host>(
+    cx: &mut Cx<'_, H>,
+    _device: u64,
+    _inode: u64,
+    to: u64,
+    bytes: u64,
+) -> Result<u64, FaultKind> {
+    match cx.memory().bytes_mut(to, u64::from(bytes as u32)) {
+        Some(place) => place.fill(0),
+        None => return Err(FaultKind::Store { address: to }),
+    }
+    Ok(errno(EINVAL))
 }
 
 /// The root's id at level 0, 0 below the current cgroup.
@@ -128,18 +145,25 @@ fn current_comm<H: Host>(cx: &mut Cx<'_, H>, to: u64, bytes: u64) -> Result<u64,
     Ok(0)
 }
 
-fn per_cpu_ptr<H: Host>(cx: &mut Cx<'_, H>, variable: u64, cpu: u64) -> u64 {
-    let options = &cx.state().code.options;
-    if cpu as u32 >= options.nr_cpus {
-        0
-    } else {
-        variable.wrapping_add(u64::from(cpu as u32).wrapping_mul(options.percpu_stride))
+/// Bytes from one CPU's copy to the next: of an object that was allocated, else of a kernel variable.
+fn percpu_stride<H: Host>(cx: &mut Cx<'_, H>, variable: u64) -> u64 {
+    let state = cx.state();
+    match state.percpu.is_empty() {
+        true => state.code.options.percpu_stride,
+        false => state.percpu.get(&variable).copied().unwrap_or(state.code.options.percpu_stride),
     }
+}
+
+fn per_cpu_ptr<H: Host>(cx: &mut Cx<'_, H>, variable: u64, cpu: u64) -> u64 {
+    if cpu as u32 >= cx.nr_cpus() {
+        return 0;
+    }
+    variable.wrapping_add(u64::from(cpu as u32).wrapping_mul(percpu_stride(cx, variable)))
 }
 
 fn this_cpu_ptr<H: Host>(cx: &mut Cx<'_, H>, variable: u64) -> u64 {
     let cpu = cx.cpu();
-    variable.wrapping_add(u64::from(cpu).wrapping_mul(cx.state().code.options.percpu_stride))
+    variable.wrapping_add(u64::from(cpu).wrapping_mul(percpu_stride(cx, variable)))
 }
 
 /// Calls a function with (index, argument) until it returns 1; gives the number of calls.

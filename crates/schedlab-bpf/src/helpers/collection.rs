@@ -9,11 +9,16 @@ use super::{Cx, Host, bad};
 use crate::exec::{FaultKind, Faulted, KfuncTable};
 use crate::maps::EINVAL;
 
+/// Largest object with a copy for each CPU.
+const PERCPU_BYTES_MAX: u32 = 512;
+
 pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
     // Newer kernels drop `_impl` and pass the last arguments in secret; nothing here needs them.
     for suffix in ["", "_impl"] {
         table.add(&format!("bpf_obj_new{suffix}"), new::<H>);
         table.add(&format!("bpf_obj_drop{suffix}"), drop_reference::<H>);
+        table.add(&format!("bpf_percpu_obj_new{suffix}"), new_percpu::<H>);
+        table.add(&format!("bpf_percpu_obj_drop{suffix}"), drop_percpu::<H>);
         table.add(&format!("bpf_refcount_acquire{suffix}"), acquire::<H>);
         table.add(&format!("bpf_list_push_front{suffix}"), |cx: &mut Cx<'_, H>, head: u64, node: u64| {
             push(cx, head, node, true)
@@ -49,6 +54,9 @@ pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
     table.add("bpf_list_is_last", |cx: &mut Cx<'_, H>, head: u64, node: u64| {
         cx.state().collections.get(&head).is_some_and(|nodes| nodes.back() == Some(&node))
     });
+    table.add("bpf_throw", |cx: &mut Cx<'_, H>, cookie: u64| {
+        cx.fault(FaultKind::Thrown(cookie));
+    });
     table.add("bpf_rdonly_cast", |_: &mut Cx<'_, H>, object: u64, _type: u64| object);
     table.add("bpf_cast_to_kern_ctx", |_: &mut Cx<'_, H>, object: u64| object);
 }
@@ -62,6 +70,26 @@ fn new<H: Host>(cx: &mut Cx<'_, H>, type_id: u64) -> Result<u64, FaultKind> {
     let Some(address) = cx.memory().alloc(bytes, 8) else { return Ok(0) };
     cx.state().objects.insert(address, (bytes, 1));
     Ok(address)
+}
+
+/// A zeroed object for each CPU, at most `BPF_GLOBAL_PERCPU_MA_MAX_SIZE` bytes each; 0 when the region is full.
+fn new_percpu<H: Host>(cx: &mut Cx<'_, H>, type_id: u64) -> Result<u64, FaultKind> {
+    let size = cx.state().code.image.btf.size_of(type_id as u32);
+    let Some(bytes) = size.filter(|bytes| *bytes <= PERCPU_BYTES_MAX) else {
+        let what = format!("type {type_id} of the object has no size up to {PERCPU_BYTES_MAX} bytes");
+        return Err(bad("bpf_percpu_obj_new", what));
+    };
+    let (bytes, cpus) = (u64::from(bytes).next_multiple_of(8), u64::from(cx.nr_cpus()));
+    let Some(address) = cx.memory().alloc(bytes * cpus, 8) else { return Ok(0) };
+    cx.state().percpu.insert(address, bytes);
+    Ok(address)
+}
+
+fn drop_percpu<H: Host>(cx: &mut Cx<'_, H>, object: u64) -> Result<(), FaultKind> {
+    if cx.state().drop_percpu(object) {
+        return Ok(());
+    }
+    Err(bad("bpf_percpu_obj_drop", format!("{object:#x} is no live object: dropped twice?")))
 }
 
 fn acquire<H: Host>(cx: &mut Cx<'_, H>, object: u64) -> Result<u64, FaultKind> {

@@ -39,6 +39,17 @@ pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
     table.add("bpf_strrchr", |cx: &mut Cx<'_, H>, s: u64, byte: u64| {
         find_byte(cx, s, |text| text.iter().rposition(|found| *found == byte as u8))
     });
+    table.add("bpf_strchrnul", |cx: &mut Cx<'_, H>, s: u64, byte: u64| {
+        find_byte(cx, s, |text| {
+            Some(text.iter().position(|found| *found == byte as u8).unwrap_or(text.len()))
+        })
+    });
+    table.add("bpf_strnchr", |cx: &mut Cx<'_, H>, s: u64, count: u64, byte: u64| {
+        let first = |text: &[u8]| text.iter().position(|found| *found == byte as u8);
+        find_byte(cx, s, |text| first(text).filter(|at| (*at as u64) < count))
+    });
+    table.add("bpf_strspn", |cx: &mut Cx<'_, H>, s: u64, set: u64| span(cx, s, set, true));
+    table.add("bpf_strcspn", |cx: &mut Cx<'_, H>, s: u64, set: u64| span(cx, s, set, false));
     table.add("bpf_strstr", |cx: &mut Cx<'_, H>, s: u64, wanted: u64| find_text(cx, s, wanted, u64::MAX));
     table.add("bpf_strnstr", find_text::<H>);
     table.add(
@@ -74,6 +85,16 @@ fn compare<H: Host>(cx: &mut Cx<'_, H>, a: u64, b: u64, fold: bool) -> i64 {
         std::cmp::Ordering::Equal => 0,
         std::cmp::Ordering::Greater => 1,
     }
+}
+
+/// Bytes at the start of a text that are all in a set, or all not.
+fn span<H: Host>(cx: &mut Cx<'_, H>, s: u64, set: u64, inside: bool) -> i64 {
+    if s == 0 || set == 0 {
+        return -ERANGE;
+    }
+    let set = text(cx.memory(), set, STRING_BYTES_MAX);
+    let text = text(cx.memory(), s, STRING_BYTES_MAX);
+    text.iter().take_while(|byte| set.contains(byte) == inside).count() as i64
 }
 
 /// Index of a byte in a text, its end included.

@@ -10,6 +10,7 @@ use super::signature;
 use crate::exec::FaultKind;
 use crate::exec::context::{RawContext, raise};
 use crate::exec::layout::STACK_BYTES_FRAME;
+use crate::exec::run::tail_call;
 use crate::exec::target::{Action, ContextField, Entry};
 use crate::maps::kind;
 
@@ -91,6 +92,7 @@ impl Translator<'_, '_> {
                 self.load(address, offset, bytes, signed)
             }
             Action::Constant(value) => self.constant(value),
+            Action::TailCall => self.tail_call(),
             Action::Absent => {
                 let detail = self.constant(u64::from(target));
                 let never = self.constant(0);
@@ -127,6 +129,27 @@ impl Translator<'_, '_> {
         let zero = self.constant(0);
         let good = self.b.ins().icmp(IntCC::Equal, fault, zero);
         self.require(good, fault_raised, None);
+    }
+
+    /// Calls for the program in a slot of a map and returns what it gave, or goes on if there is none.
+    fn tail_call(&mut self) -> Value {
+        let arguments = [self.frame, self.get(1), self.get(2), self.get(3)];
+        self.flush();
+        self.save_fuel();
+        let value = self.host_call(tail_call as *const u8, &arguments);
+        self.after_call();
+        let at = std::mem::offset_of!(RawContext, tailed) as i32;
+        let tailed = self.b.ins().load(types::I64, flags(), self.raw, at);
+        let (taken, next) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(tailed, taken, &[], next, &[]);
+        self.b.seal_block(taken);
+        self.b.switch_to_block(taken);
+        let zero = self.constant(0);
+        self.b.ins().store(flags(), zero, self.raw, at);
+        self.b.ins().return_(&[value]);
+        self.b.seal_block(next);
+        self.b.switch_to_block(next);
+        self.constant(0)
     }
 
     pub(super) fn call_local(&mut self, target: u32) {

@@ -57,6 +57,7 @@ impl Maps {
                 let first = element + table.value_offset();
                 Ok(Some((0..*copies).map(|copy| first + u64::from(copy) * map.place.stride).collect()))
             }
+            Store::Trie(trie) => Ok(trie.exact(key).map(|element| vec![element + trie.value_offset()])),
             Store::Storage(table) => {
                 Ok(table.find(memory, key).map(|element| vec![element + table.value_offset()]))
             }
@@ -73,6 +74,10 @@ impl Maps {
         value: &[u8],
     ) -> Result<(), MapError> {
         self.maps[map].key_fits(key)?;
+        if let Store::Bloom(bloom) = &mut self.maps[map].store {
+            bloom.push(value);
+            return Ok(());
+        }
         if value.len() != self.maps[map].info.value_size as usize {
             let size = self.maps[map].info.value_size;
             return Err(self.maps[map].error(format!("a value has {size} bytes, not {}", value.len())));
@@ -95,6 +100,10 @@ impl Maps {
         match &map.store {
             Store::Array { .. } => (0..map.info.max_entries).map(|i| i.to_le_bytes().to_vec()).collect(),
             Store::Hash { table, .. } => table
+                .elements()
+                .filter_map(|element| memory.bytes(element, map.info.key_size.into()).map(<[u8]>::to_vec))
+                .collect(),
+            Store::Trie(trie) => trie
                 .elements()
                 .filter_map(|element| memory.bytes(element, map.info.key_size.into()).map(<[u8]>::to_vec))
                 .collect(),

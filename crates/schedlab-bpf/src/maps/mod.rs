@@ -4,10 +4,12 @@
 //! numbers (`helpers`), where arrays lie (`exec::layout`).
 
 mod arena;
+mod bloom;
 mod host;
 mod record;
 mod ring;
 mod table;
+mod trie;
 
 use crate::exec::layout::{Layout, MapLayout};
 use crate::exec::{BpfError, FaultKind};
@@ -15,11 +17,13 @@ use crate::image::{MapImage, ObjectImage};
 use crate::memory::Memory;
 pub(crate) use arena::Arena;
 pub(crate) use arena::{PAGE_BYTES, bytes as arena_bytes};
+use bloom::Bloom;
 pub use host::MapError;
 pub(crate) use record::{Freed, Record};
 use ring::Ring;
 use std::sync::Arc;
 use table::Table;
+use trie::Trie;
 
 /// Numbers of `enum bpf_map_type`.
 #[expect(missing_docs, reason = "named as in the kernel")]
@@ -62,6 +66,8 @@ pub(crate) const EOPNOTSUPP: i64 = 95;
 const NOEXIST: u64 = 1;
 const EXIST: u64 = 2;
 const UPDATE_FLAGS: u64 = 3;
+/// Flag of maps whose elements are made when they are needed.
+const BPF_F_NO_PREALLOC: u32 = 1;
 /// `BPF_LOCAL_STORAGE_GET_F_CREATE`.
 const STORAGE_CREATE: u64 = 1;
 
@@ -99,6 +105,11 @@ enum Store {
     /// Task or cgroup storage: the key is the owner's address.
     Storage(Table),
     Arena(Arena),
+    /// Longest-prefix-match trie.
+    Trie(Trie),
+    Bloom(Bloom),
+    /// Programs to tail-call, by index into the image.
+    Programs(Vec<Option<u32>>),
     /// Messages for programs: filled by the host only.
     UserRing(std::collections::VecDeque<Vec<u8>>),
     /// Exists, holds nothing and takes nothing: perf events, stack traces, sockets and inodes, of which a
@@ -120,6 +131,9 @@ pub(crate) fn check(image: &ObjectImage) -> Result<(), BpfError> {
             | kind::HASH_OF_MAPS
             | kind::QUEUE
             | kind::STACK
+            | kind::PROG_ARRAY
+            | kind::LPM_TRIE
+            | kind::BLOOM_FILTER
             | kind::ARENA
                 if map.max_entries == 0 =>
             {
@@ -131,10 +145,25 @@ pub(crate) fn check(image: &ObjectImage) -> Result<(), BpfError> {
             kind::ARRAY | kind::PERCPU_ARRAY | kind::ARRAY_OF_MAPS if map.value_size == 0 => {
                 "is an array whose values have no bytes".to_owned()
             }
+            kind::LPM_TRIE if !(5..=4 + trie::DATA_BYTES_MAX).contains(&map.key_size) => {
+                format!(
+                    "is a trie with keys of {} bytes; they have 5 to {}",
+                    map.key_size,
+                    4 + trie::DATA_BYTES_MAX
+                )
+            }
+            kind::LPM_TRIE if map.map_flags & BPF_F_NO_PREALLOC == 0 => {
+                "is a trie without BPF_F_NO_PREALLOC, which Linux refuses".to_owned()
+            }
+            kind::BLOOM_FILTER if map.key_size != 0 || map.value_size == 0 => {
+                "is a Bloom filter; it has values and no keys".to_owned()
+            }
             kind::RINGBUF if !map.max_entries.is_power_of_two() => {
                 format!("is a ring buffer of {} bytes; it must be a power of two", map.max_entries)
             }
-            kind::ARRAY | kind::PERCPU_ARRAY | kind::ARRAY_OF_MAPS if map.key_size != 4 => {
+            kind::ARRAY | kind::PERCPU_ARRAY | kind::ARRAY_OF_MAPS | kind::PROG_ARRAY
+                if map.key_size != 4 =>
+            {
                 format!("is an array with keys of {} bytes; they have 4", map.key_size)
             }
             kind::HASH
@@ -147,6 +176,9 @@ pub(crate) fn check(image: &ObjectImage) -> Result<(), BpfError> {
             | kind::HASH_OF_MAPS
             | kind::QUEUE
             | kind::STACK
+            | kind::PROG_ARRAY
+            | kind::LPM_TRIE
+            | kind::BLOOM_FILTER
             | kind::RINGBUF
             | kind::TASK_STORAGE
             | kind::CGRP_STORAGE
@@ -188,6 +220,9 @@ impl Maps {
                     Store::Storage(Table::new(8, stride, u32::MAX, false))
                 }
                 kind::ARENA => Store::Arena(Arena::new(place.values, info)),
+                kind::LPM_TRIE => Store::Trie(Trie::new(info.key_size, stride, info.max_entries)),
+                kind::BLOOM_FILTER => Store::Bloom(Bloom::new(info)),
+                kind::PROG_ARRAY => Store::Programs(programs(info)),
                 kind::USER_RINGBUF => Store::UserRing(Default::default()),
                 kind::PERF_EVENT_ARRAY
                 | kind::STACK_TRACE
@@ -211,6 +246,9 @@ impl Maps {
 
     fn fill_inner(&mut self, layout: &Layout, memory: &mut Memory) {
         for index in 0..self.maps.len() {
+            if self.maps[index].info.map_type == kind::PROG_ARRAY {
+                continue;
+            }
             for (slot, inner) in self.maps[index].info.inner.clone() {
                 let object = layout.maps[inner as usize].object;
                 let key = slot.to_le_bytes();
@@ -243,6 +281,10 @@ impl Maps {
                 let Some(key) = memory.bytes(key, map.info.key_size.into()) else { return 0 };
                 let copy = if *copies > 1 { u64::from(cpu) * map.place.stride } else { 0 };
                 table.find(memory, key).map_or(0, |element| element + table.value_offset() + copy)
+            }
+            Store::Trie(trie) => {
+                let Some(key) = memory.bytes(key, map.info.key_size.into()) else { return 0 };
+                trie.find(key).map_or(0, |element| element + trie.value_offset())
             }
             _ => 0,
         }
@@ -317,6 +359,10 @@ impl Maps {
                 place.copy_from_slice(key);
                 write(memory, element + table.value_offset());
             }
+            Store::Trie(trie) => match trie.insert(memory, key, flags) {
+                Ok(element) => write(memory, element + trie.value_offset()),
+                Err(error) => return error,
+            },
             _ => return -EOPNOTSUPP,
         }
         0
@@ -333,15 +379,42 @@ impl Maps {
                 table.remove(memory, key);
                 0
             }
+            Store::Trie(trie) => trie.remove(memory, key),
             Store::Array { .. } => -EINVAL,
             _ => -EOPNOTSUPP,
         }
+    }
+
+    /// The program in a slot of an array of programs.
+    pub(crate) fn program(&self, map: usize, slot: u32) -> Option<u32> {
+        match &self.maps[map].store {
+            Store::Programs(programs) => programs.get(slot as usize).copied().flatten(),
+            _ => None,
+        }
+    }
+
+    /// Puts a program into a slot of an array of programs; `false` if there is no such slot.
+    pub(crate) fn set_program(&mut self, map: usize, slot: u32, program: u32) -> bool {
+        let Store::Programs(programs) = &mut self.maps[map].store else { return false };
+        programs.get_mut(slot as usize).is_some_and(|place| {
+            *place = Some(program);
+            true
+        })
     }
 
     /// `bpf_map_push_elem()` of a queue or stack. `BPF_EXIST` lets the oldest make room.
     pub(crate) fn push(&mut self, memory: &mut Memory, map: usize, value: u64, flags: u64) -> i64 {
         let map = &mut self.maps[map];
         let size = u64::from(map.info.value_size);
+        if let Store::Bloom(bloom) = &mut map.store {
+            let Some(content) = memory.bytes(value, size) else { return -EFAULT };
+            return if flags == 0 {
+                bloom.push(content);
+                0
+            } else {
+                -EINVAL
+            };
+        }
         let Store::Queue { values, .. } = &mut map.store else { return -EOPNOTSUPP };
         if flags & NOEXIST != 0 || flags > EXIST {
             return -EINVAL;
@@ -364,6 +437,10 @@ impl Maps {
     pub(crate) fn pop(&mut self, memory: &mut Memory, map: usize, value: u64, keep: bool) -> i64 {
         let map = &mut self.maps[map];
         let size = u64::from(map.info.value_size);
+        if let (Store::Bloom(bloom), true) = (&map.store, keep) {
+            let Some(content) = memory.bytes(value, size) else { return -EFAULT };
+            return if bloom.holds(content) { 0 } else { -ENOENT };
+        }
         let Store::Queue { values, lifo } = &mut map.store else { return -EOPNOTSUPP };
         let found = if *lifo { values.back() } else { values.front() }.copied();
         let content = found.and_then(|address| memory.bytes(address, size)).map(<[u8]>::to_vec);
@@ -516,6 +593,17 @@ impl Maps {
             _ => None,
         }
     }
+}
+
+/// The programs that an object puts into a map itself.
+fn programs(info: &MapImage) -> Vec<Option<u32>> {
+    let mut programs = vec![None; info.max_entries as usize];
+    for (slot, program) in &info.inner {
+        if let Some(place) = programs.get_mut(*slot as usize) {
+            *place = Some(*program);
+        }
+    }
+    programs
 }
 
 /// Gives up what all copies of a value hold.

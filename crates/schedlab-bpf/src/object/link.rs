@@ -6,7 +6,7 @@ use super::ext::BtfExt;
 use super::externs::{Extern, What};
 use super::functions::{Functions, INSN_SIZE, Relo, Target};
 use super::insn::{PSEUDO_BTF_ID, PSEUDO_FUNC, PSEUDO_KFUNC_CALL, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE};
-use crate::btf::Btf;
+use crate::btf::{Btf, Kind};
 use crate::image::{Insn, MapOrigin, Poison, ProgramImage, SourceLine};
 
 /// Longest chain of calls that is followed; the kernel's verifier allows 8 frames.
@@ -45,6 +45,13 @@ impl Linker<'_> {
         };
         self.append(&mut program, main);
         self.calls(&mut program, main, 0)?;
+        let exception = self.exception(main);
+        if let Some(callback) = exception
+            && program.place[callback].is_none()
+        {
+            self.append(&mut program, callback);
+            self.calls(&mut program, callback, 1)?;
+        }
         for relo in std::mem::take(&mut program.relocations) {
             self.reference(&mut program, relo);
         }
@@ -57,7 +64,20 @@ impl Linker<'_> {
             lines: program.functions.iter().flat_map(|&(at, f)| self.lines(at, f)).collect(),
             insns: program.insns,
             poisons: program.poisons,
+            exception: exception.and_then(|callback| program.place[callback]),
         })
+    }
+
+    /// The function that a program names by `__exception_cb()`.
+    fn exception(&self, main: usize) -> Option<usize> {
+        let function = self.btf.find_func(&self.functions.list[main].name)?;
+        let callback = self.btf.types().find_map(|(id, found)| match found.kind {
+            Kind::DeclTag { target, component: -1, .. } if target == function => {
+                self.btf.name(id).strip_prefix("exception_callback:")
+            }
+            _ => None,
+        })?;
+        self.functions.list.iter().position(|f| self.functions.is_subprogram(f) && f.name == callback)
     }
 
     /// Appends the code of a function with its relocations.

@@ -7,8 +7,10 @@ use object::elf;
 use super::elf::{Elf, Section};
 use super::error::LoadError;
 use super::externs::{Extern, What};
+use super::functions::{Functions, INSN_SIZE};
 use crate::btf::{Btf, Kind, Member};
 use crate::image::{Global, MapImage, MapOrigin};
+use std::collections::BTreeMap;
 
 const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_PROG_ARRAY: u32 = 3;
@@ -310,7 +312,7 @@ fn inner_maps(elf: &Elf<'_>, btf: &Btf, maps: &mut [MapEntry]) -> Result<(), Loa
         let name = maps[outer].image.name.clone();
         let fail = |problem: String| LoadError::Map { map: name.clone(), problem };
         if maps[outer].image.map_type == MAP_TYPE_PROG_ARRAY {
-            return Err(LoadError::Unsupported(format!("tail calls (map `{name}`)")));
+            continue;
         }
         if maps[outer].image.inner_definition.is_none() {
             return Err(fail("only a map of maps can hold maps".to_string()));
@@ -321,6 +323,37 @@ fn inner_maps(elf: &Elf<'_>, btf: &Btf, maps: &mut [MapEntry]) -> Result<(), Loa
         let into = (relocation.offset - maps[outer].offset).checked_sub(values).ok_or_else(damaged)?;
         let slot = u32::try_from(into / 8).map_err(|_| damaged())?;
         maps[outer].image.inner.push((slot, inner as u32));
+    }
+    Ok(())
+}
+
+/// Relocations inside `.maps` put programs into the slots of arrays of programs.
+pub(super) fn fill_programs(
+    elf: &Elf<'_>,
+    btf: &Btf,
+    functions: &Functions,
+    program_of: &BTreeMap<usize, usize>,
+    maps: &mut [MapEntry],
+) -> Result<(), LoadError> {
+    let Some(section) = elf.section(".maps") else { return Ok(()) };
+    for relocation in &section.relocations {
+        let symbol = &elf.symbols[relocation.symbol];
+        let outer =
+            maps.iter().rposition(|m| m.image.origin == MapOrigin::Defined && m.offset <= relocation.offset);
+        let Some(outer) = outer.filter(|outer| maps[*outer].image.map_type == MAP_TYPE_PROG_ARRAY) else {
+            continue;
+        };
+        let name = maps[outer].image.name.clone();
+        let fail = |problem: String| LoadError::Map { map: name.clone(), problem };
+        let function = functions.at(symbol.section_index(), symbol.value / INSN_SIZE);
+        let program = function.and_then(|function| program_of.get(&function));
+        let program =
+            program.ok_or_else(|| fail(format!("`{}` is no program that is loaded", symbol.name)))?;
+        let damaged = || LoadError::damaged("a relocation of `.maps` lies in no map");
+        let values = values_offset(btf, &name).ok_or_else(damaged)?;
+        let into = (relocation.offset - maps[outer].offset).checked_sub(values).ok_or_else(damaged)?;
+        let slot = u32::try_from(into / 8).map_err(|_| damaged())?;
+        maps[outer].image.inner.push((slot, *program as u32));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@
 //! symbols are unknown (weak ones read 0, strong ones are an error); kernel modules have no types here;
 //! `__SCX_*` variables are set from the kernel's enumerators, as their user halves do (`enumerators`);
 //! a struct_ops type needs no `bpf_struct_ops_` wrapper; arena variables lie at the arena's start, as
-//! libbpf places them on kernels up to 6.19; tail-call maps and exception callbacks are refused.
+//! libbpf places them on kernels up to 6.19.
 
 mod core;
 mod elf;
@@ -28,7 +28,7 @@ mod struct_ops;
 
 use std::collections::BTreeMap;
 
-use crate::btf::{Btf, Kind};
+use crate::btf::Btf;
 use crate::image::{MapOrigin, ObjectImage, ProgramImage, StructOpsImage};
 use elf::Elf;
 pub use error::LoadError;
@@ -55,7 +55,6 @@ impl ObjectImage {
         let maps = maps::collect(&elf, &btf, &externs)?;
         let struct_ops = struct_ops::collect(&elf, &btf, &functions)?;
         relocate::collect(&elf, &maps, &externs, &mut functions)?;
-        refuse_exceptions(&btf)?;
 
         externs::resolve(&mut externs, &btf, kernel)?;
         for ops in struct_ops.iter().filter(|ops| ops.autocreate) {
@@ -69,6 +68,8 @@ impl ObjectImage {
         core::relocate(&mut functions, &ext, &sections, &btf, kernel)?;
 
         let (programs, program_of) = link_all(&elf, &btf, &ext, &functions, &externs, &maps)?;
+        let mut maps = maps;
+        maps::fill_programs(&elf, &btf, &functions, &program_of, &mut maps)?;
         let mut image = ObjectImage {
             name: name.to_string(),
             license: license(&elf),
@@ -91,17 +92,6 @@ fn license(elf: &Elf<'_>) -> String {
     let data = elf.section("license").map_or(&[][..], |s| s.data);
     let end = data.iter().position(|&b| b == 0).unwrap_or(data.len());
     String::from_utf8_lossy(&data[..end]).into_owned()
-}
-
-/// A program that may throw needs its callback appended, which `link` does not do.
-fn refuse_exceptions(btf: &Btf) -> Result<(), LoadError> {
-    let throws = btf.types().any(|(id, t)| {
-        matches!(t.kind, Kind::DeclTag { .. }) && btf.name(id).starts_with("exception_callback:")
-    });
-    match throws {
-        true => Err(LoadError::Unsupported("exception callbacks".to_string())),
-        false => Ok(()),
-    }
 }
 
 /// Links every entry program that is to be loaded; also tells which program each function became.

@@ -9,7 +9,7 @@ mod statements;
 
 use schedlab_bpf::asm::*;
 use schedlab_bpf::exec::{CallContext, Compiled, FaultKind, Host, KfuncTable, Options};
-use schedlab_bpf::image::{Insn, ObjectImage};
+use schedlab_bpf::image::{Insn, MapImage, ObjectImage};
 use schedlab_bpf::maps::kind;
 
 pub use random::Random;
@@ -47,7 +47,9 @@ pub fn generic_names() -> &'static [String] {
 }
 
 /// The maps every program can use; the first two are arrays.
-pub const MAPS: u32 = 7;
+pub const MAPS: u32 = 10;
+/// The array of programs among them; its slots hold programs 0 to 2.
+pub const PROGRAMS: i32 = 9;
 
 fn kfuncs() -> KfuncTable<Witness> {
     type Cx<'a> = CallContext<'a, Witness>;
@@ -79,6 +81,7 @@ fn kfuncs() -> KfuncTable<Witness> {
 
 /// An object of `programs` random programs.
 pub fn random_object(random: &mut Random, programs: usize) -> ObjectImage {
+    let slots = (0..programs.min(3) as u32).map(|program| (2 * program, program));
     let made = (0..programs).map(|index| statements::program(random, &format!("p{index}")));
     let mut kfuncs = vec![(1, "mix"), (2, "reenter"), (3, "fault"), (4, "now"), (5, "load")];
     let generic = generic_names().iter().enumerate();
@@ -93,6 +96,9 @@ pub fn random_object(random: &mut Random, programs: usize) -> ObjectImage {
             map("queue", kind::QUEUE, 0, 12, 3),
             map("ring", kind::RINGBUF, 0, 0, 256),
             map("storage", kind::TASK_STORAGE, 4, 16, 0),
+            MapImage { map_flags: 1, ..map("trie", kind::LPM_TRIE, 8, 16, 4) },
+            map("bloom", kind::BLOOM_FILTER, 0, 8, 4),
+            MapImage { inner: slots.collect(), ..map("programs", kind::PROG_ARRAY, 4, 4, 6) },
         ],
         &kfuncs,
     )

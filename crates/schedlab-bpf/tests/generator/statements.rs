@@ -1,6 +1,6 @@
 //! The random programs themselves: structured statements, so that they decode, with wild operands.
 
-use super::{KFUNC_FAULT, KFUNC_LOAD, KFUNC_MIX, KFUNC_NOW, KFUNC_REENTER, MAPS, Random};
+use super::{KFUNC_FAULT, KFUNC_LOAD, KFUNC_MIX, KFUNC_NOW, KFUNC_REENTER, MAPS, PROGRAMS, Random};
 use schedlab_bpf::asm::*;
 use schedlab_bpf::image::{Insn, ProgramImage};
 
@@ -24,8 +24,14 @@ const ATOMICS: [i32; 12] = [0x00, 0x01, 0x40, 0x41, 0x50, 0x51, 0xa0, 0xa1, 0xe1
 /// them also used as a callback.
 pub fn program(random: &mut Random, name: &str) -> ProgramImage {
     let functions = 1 + random.below(4) as usize;
-    let mut writer =
-        Writer { random, insns: Vec::new(), calls: Vec::new(), function: 0, functions, depth: 0 };
+    let mut writer = Writer {
+        random: &mut *random,
+        insns: Vec::new(),
+        calls: Vec::new(),
+        function: 0,
+        functions,
+        depth: 0,
+    };
     let mut starts = Vec::new();
     for function in 0..functions {
         writer.function = function;
@@ -36,7 +42,8 @@ pub fn program(random: &mut Random, name: &str) -> ProgramImage {
     for (at, function) in calls {
         insns[at].imm = starts[function] as i32 - at as i32 - 1;
     }
-    schedlab_bpf::asm::program(name, insns, &starts[1..])
+    let exception = random.one_in(4).then(|| starts[functions - 1]);
+    ProgramImage { exception, ..schedlab_bpf::asm::program(name, insns, &starts[1..]) }
 }
 
 struct Writer<'a> {
@@ -299,7 +306,7 @@ impl Writer<'_> {
     }
 
     fn helper(&mut self) {
-        match self.random.below(6) {
+        match self.random.below(8) {
             0 => {
                 let helper = self.random.pick(&[5, 7, 8, 35]);
                 self.push(call(helper));
@@ -325,8 +332,41 @@ impl Writer<'_> {
                 self.push(mov_imm(2, 16));
                 self.push(call(113));
             }
+            4 => self.leave(),
+            5 => self.trie_or_filter(),
             _ => self.callback(),
         }
+    }
+
+    /// A tail call, sometimes to a slot that is empty or absent, or an exception.
+    fn leave(&mut self) {
+        if self.random.one_in(4) {
+            let throw = super::generic_names().iter().position(|name| name == "bpf_throw");
+            let throw = throw.expect("the engine has exceptions") as i32;
+            self.value_into(1);
+            self.push(call_kfunc(super::KFUNCS_GENERIC_FROM + throw));
+            return;
+        }
+        let slot = self.random.below(8) as i32;
+        self.value_into(1);
+        self.insns.extend(mov_map(2, PROGRAMS as u32));
+        self.push(mov_imm(3, slot));
+        self.push(call(12));
+    }
+
+    /// Inserts into the trie or looks it up, or pushes to the Bloom filter or asks it.
+    fn trie_or_filter(&mut self) {
+        let (bits, data) = (self.random.below(35) as i32, self.immediate());
+        self.push(store_imm(size::W, 10, -512, bits));
+        self.push(store_imm(size::W, 10, -508, data));
+        self.push(mov_reg(2, 10));
+        self.push(alu64_imm(alu::ADD, 2, -512));
+        let (map, helper) = self.random.pick(&[(7, 1), (7, 2), (7, 2), (7, 3), (8, 87), (8, 89)]);
+        self.insns.extend(mov_map(1, map));
+        self.value_into(3);
+        let flags = if helper == 2 { self.random.below(4) as i32 } else { 0 };
+        self.push(mov_imm(if helper == 87 { 3 } else { 4 }, flags));
+        self.push(call(helper));
     }
 
     /// `bpf_loop()` or `bpf_for_each_map_elem()` with a later function.

@@ -11,6 +11,7 @@ pub(super) const GENERIC: &[Versioned] = &[
     always(MEMORY),
     always(ITERATORS),
     always(OBJECTS_IMPL),
+    always("void bpf_throw(u64 cookie);"),
     since(7, 0, OBJECTS),
     since(6, 16, OBJECTS_616),
     since(7, 1, LISTS_71),
@@ -73,6 +74,8 @@ void bpf_iter_task_destroy(struct bpf_iter_task *it);
 const OBJECTS_IMPL: &str = "
 void *bpf_obj_new_impl(u64 local_type_id__k, void *meta__ign);
 void bpf_obj_drop_impl(void *p__alloc, void *meta__ign);
+void *bpf_percpu_obj_new_impl(u64 local_type_id__k, void *meta__ign);
+void bpf_percpu_obj_drop_impl(void *p__alloc, void *meta__ign);
 void *bpf_refcount_acquire_impl(void *p__refcounted_kptr, void *meta__ign);
 int bpf_list_push_front_impl(struct bpf_list_head *head, struct bpf_list_node *node, void *meta__ign, u64 off);
 int bpf_list_push_back_impl(struct bpf_list_head *head, struct bpf_list_node *node, void *meta__ign, u64 off);
@@ -86,6 +89,8 @@ struct bpf_rb_node *bpf_rbtree_remove(struct bpf_rb_root *root, struct bpf_rb_no
 const OBJECTS: &str = "
 void *bpf_obj_new(u64 local_type_id__k);
 void bpf_obj_drop(void *p__alloc);
+void *bpf_percpu_obj_new(u64 local_type_id__k);
+void bpf_percpu_obj_drop(void *p__alloc);
 void *bpf_refcount_acquire(void *p__refcounted_kptr);
 int bpf_list_push_front(struct bpf_list_head *head, struct bpf_list_node *node);
 int bpf_list_push_back(struct bpf_list_head *head, struct bpf_list_node *node);
@@ -129,4 +134,8 @@ int bpf_strnlen(const char *s__ign, size_t count);
 int bpf_strstr(const char *s1__ign, const char *s2__ign);
 int bpf_strnstr(const char *s1__ign, const char *s2__ign, size_t len);
 int bpf_strcasecmp(const char *s1__ign, const char *s2__ign);
+int bpf_strchrnul(const char *s__ign, char c);
+int bpf_strnchr(const char *s__ign, size_t count, char c);
+int bpf_strspn(const char *s__ign, const char *accept__ign);
+int bpf_strcspn(const char *s__ign, const char *reject__ign);
 ";

@@ -85,6 +85,7 @@ struct bpf_wq { __u64 __opaque[2]; };
 struct bpf_dynptr { __u64 __opaque[2]; };
 struct bpf_res_spin_lock { u32 val; };
 struct bpf_iter_scx_dsq { u64 __opaque[6]; };
+typedef struct { void *lock; } class_rcu_t;
 struct bpf_prog_aux;
 struct bpf_map;
 struct scx_sched;
