@@ -117,83 +117,92 @@ enum Store {
     Inert,
 }
 
+/// Types of maps that exist here.
+const SUPPORTED: &[u32] = &[
+    kind::HASH,
+    kind::ARRAY,
+    kind::PROG_ARRAY,
+    kind::PERF_EVENT_ARRAY,
+    kind::PERCPU_HASH,
+    kind::PERCPU_ARRAY,
+    kind::STACK_TRACE,
+    kind::CGROUP_ARRAY,
+    kind::LRU_HASH,
+    kind::LRU_PERCPU_HASH,
+    kind::LPM_TRIE,
+    kind::ARRAY_OF_MAPS,
+    kind::HASH_OF_MAPS,
+    kind::QUEUE,
+    kind::STACK,
+    kind::SK_STORAGE,
+    kind::RINGBUF,
+    kind::INODE_STORAGE,
+    kind::TASK_STORAGE,
+    kind::BLOOM_FILTER,
+    kind::USER_RINGBUF,
+    kind::CGRP_STORAGE,
+    kind::ARENA,
+];
+
+/// Types whose `max_entries` means nothing or may be 0.
+const WITHOUT_ENTRIES: &[u32] = &[
+    kind::PERF_EVENT_ARRAY,
+    kind::STACK_TRACE,
+    kind::CGROUP_ARRAY,
+    kind::SK_STORAGE,
+    kind::RINGBUF,
+    kind::INODE_STORAGE,
+    kind::TASK_STORAGE,
+    kind::USER_RINGBUF,
+    kind::CGRP_STORAGE,
+];
+
+/// Whether maps of a type exist here.
+pub(crate) fn is_supported(map_type: u32) -> bool {
+    SUPPORTED.contains(&map_type)
+}
+
 /// What is wrong with a map that cannot exist here, if anything.
 pub(crate) fn check(image: &ObjectImage) -> Result<(), BpfError> {
     for map in &image.maps {
-        let what = match map.map_type {
-            kind::HASH
-            | kind::ARRAY
-            | kind::PERCPU_HASH
-            | kind::PERCPU_ARRAY
-            | kind::LRU_HASH
-            | kind::LRU_PERCPU_HASH
-            | kind::ARRAY_OF_MAPS
-            | kind::HASH_OF_MAPS
-            | kind::QUEUE
-            | kind::STACK
-            | kind::PROG_ARRAY
-            | kind::LPM_TRIE
-            | kind::BLOOM_FILTER
-            | kind::ARENA
-                if map.max_entries == 0 =>
-            {
-                format!(
-                    "has max_entries 0, which its user half would set; a set-up file can: [maps.{}] max_entries = ...",
-                    map.name
-                )
-            }
-            kind::ARRAY | kind::PERCPU_ARRAY | kind::ARRAY_OF_MAPS if map.value_size == 0 => {
-                "is an array whose values have no bytes".to_owned()
-            }
-            kind::LPM_TRIE if !(5..=4 + trie::DATA_BYTES_MAX).contains(&map.key_size) => {
-                format!(
-                    "is a trie with keys of {} bytes; they have 5 to {}",
-                    map.key_size,
-                    4 + trie::DATA_BYTES_MAX
-                )
-            }
-            kind::LPM_TRIE if map.map_flags & BPF_F_NO_PREALLOC == 0 => {
-                "is a trie without BPF_F_NO_PREALLOC, which Linux refuses".to_owned()
-            }
-            kind::BLOOM_FILTER if map.key_size != 0 || map.value_size == 0 => {
-                "is a Bloom filter; it has values and no keys".to_owned()
-            }
-            kind::RINGBUF if !map.max_entries.is_power_of_two() => {
-                format!("is a ring buffer of {} bytes; it must be a power of two", map.max_entries)
-            }
-            kind::ARRAY | kind::PERCPU_ARRAY | kind::ARRAY_OF_MAPS | kind::PROG_ARRAY
-                if map.key_size != 4 =>
-            {
-                format!("is an array with keys of {} bytes; they have 4", map.key_size)
-            }
-            kind::HASH
-            | kind::ARRAY
-            | kind::PERCPU_HASH
-            | kind::PERCPU_ARRAY
-            | kind::LRU_HASH
-            | kind::LRU_PERCPU_HASH
-            | kind::ARRAY_OF_MAPS
-            | kind::HASH_OF_MAPS
-            | kind::QUEUE
-            | kind::STACK
-            | kind::PROG_ARRAY
-            | kind::LPM_TRIE
-            | kind::BLOOM_FILTER
-            | kind::RINGBUF
-            | kind::TASK_STORAGE
-            | kind::CGRP_STORAGE
-            | kind::PERF_EVENT_ARRAY
-            | kind::STACK_TRACE
-            | kind::CGROUP_ARRAY
-            | kind::SK_STORAGE
-            | kind::INODE_STORAGE
-            | kind::USER_RINGBUF
-            | kind::ARENA => continue,
-            other => format!("has type {other}, which is not supported"),
-        };
-        return Err(BpfError::Map { map: map.name.clone(), what });
+        if let Some(what) = problem(map) {
+            return Err(BpfError::Map { map: map.name.clone(), what });
+        }
     }
     Ok(())
+}
+
+fn problem(map: &MapImage) -> Option<String> {
+    let is_array = matches!(map.map_type, kind::ARRAY | kind::PERCPU_ARRAY | kind::ARRAY_OF_MAPS);
+    if !is_supported(map.map_type) {
+        return Some(format!("has type {}, which is not supported", map.map_type));
+    }
+    if map.max_entries == 0 && !WITHOUT_ENTRIES.contains(&map.map_type) {
+        return Some(format!(
+            "has max_entries 0, which its user half would set; a set-up file can: [maps.{}] max_entries = ...",
+            map.name
+        ));
+    }
+    Some(match map.map_type {
+        _ if is_array && map.value_size == 0 => "is an array whose values have no bytes".to_owned(),
+        _ if (is_array || map.map_type == kind::PROG_ARRAY) && map.key_size != 4 => {
+            format!("is an array with keys of {} bytes; they have 4", map.key_size)
+        }
+        kind::RINGBUF if !map.max_entries.is_power_of_two() => {
+            format!("is a ring buffer of {} bytes; it must be a power of two", map.max_entries)
+        }
+        kind::LPM_TRIE if !(5..=4 + trie::DATA_BYTES_MAX).contains(&map.key_size) => {
+            let most = 4 + trie::DATA_BYTES_MAX;
+            format!("is a trie with keys of {} bytes; they have 5 to {most}", map.key_size)
+        }
+        kind::LPM_TRIE if map.map_flags & BPF_F_NO_PREALLOC == 0 => {
+            "is a trie without BPF_F_NO_PREALLOC, which Linux refuses".to_owned()
+        }
+        kind::BLOOM_FILTER if map.key_size != 0 || map.value_size == 0 => {
+            "is a Bloom filter; it has values and no keys".to_owned()
+        }
+        _ => return None,
+    })
 }
 
 impl Maps {
