@@ -71,8 +71,14 @@ fn a_sleep_is_seen_from_fork_to_exit() {
         EventKind::TimerExpire { task, due } if task == sleep => Some((event.time, due)),
         _ => None,
     });
-    let (expired, due) = expired.expect("its timer is seen");
-    assert!(due <= expired && expired >= entered + Nanos(199_000_000), "{entered:?} {due:?} {expired:?}");
+    let (expired, due) = expired.unwrap_or_else(|| {
+        let about = |event: &&schedlab_model::event::Event| event.time >= entered;
+        let seen: Vec<_> = recording.events.iter().filter(about).collect();
+        panic!("no timer of {sleep:?} is seen; tasks {:#?}; since its sleep {seen:#?}", recording.tasks)
+    });
+    // A timer may fire with another interrupt up to its slack (50 µs unless set otherwise) before it is due.
+    assert!(due <= expired + Nanos(50_000), "{entered:?} {due:?} {expired:?}");
+    assert!(expired >= entered + Nanos(199_000_000), "{entered:?} {due:?} {expired:?}");
 }
 
 #[test]

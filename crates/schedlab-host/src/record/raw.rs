@@ -214,6 +214,16 @@ impl Rings {
         (0..self.cpus).map(|cpu| self.ring(cpu).dropped.load(Ordering::Relaxed)).collect()
     }
 
+    /// Records reserved and not read, for each CPU: none unless one never became whole.
+    pub(super) fn unread(&self) -> Vec<u64> {
+        (0..self.cpus)
+            .map(|cpu| {
+                let ring = self.ring(cpu);
+                ring.head.load(Ordering::Acquire) - ring.tail.load(Ordering::Relaxed)
+            })
+            .collect()
+    }
+
     pub(super) fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         for ring in (0..self.cpus).map(|cpu| self.ring(cpu)) {

@@ -20,6 +20,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const CLOCK_MARGIN_NS: u64 = 1_000_000;
 /// The file is flushed at least this often.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
+/// How long the last record of a CPU is waited for.
+const LAST_RECORDS: Nanos = Nanos(1_000_000_000);
 
 fn clock(id: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -68,7 +70,8 @@ pub fn record<W: Write>(
     let mut targets = processes(&options.target)?;
     targets.extend(child.as_ref().map(Child::pid));
     let machine = machine::describe();
-    let mut kernel = Kernel::load(machine::possible_cpus())?;
+    let cpus = machine::possible_cpus();
+    let mut kernel = Kernel::load(cpus)?;
     let priority = Priority::raise();
     let cpu_before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
     kernel.attach(&targets, options.detail)?;
@@ -91,6 +94,7 @@ pub fn record<W: Write>(
         flushed: start,
         governor: Governor::new(start, machine.topology.cpu_count()),
         counted_from: (options.detail == Detail::Counted).then_some(Nanos::ZERO),
+        unread: vec![0; cpus],
     };
     session.run(options, child.as_mut(), progress)?;
     drop(priority);
@@ -139,6 +143,8 @@ struct Session<W: Write> {
     flushed: Nanos,
     governor: Governor,
     counted_from: Option<Nanos>,
+    /// Records that were still not whole at the end, for each CPU.
+    unread: Vec<u64>,
 }
 
 impl<W: Write> Session<W> {
@@ -187,7 +193,15 @@ impl<W: Write> Session<W> {
     /// are detached one after the other, which takes time in which only some of them tell.
     fn poll(&mut self, last: bool) -> Result<(), RecordError> {
         let now = monotonic();
-        let held_up = self.kernel.rings.drain(&mut self.pending);
+        let mut held_up = self.kernel.rings.drain(&mut self.pending);
+        // A CPU that its hypervisor stopped within a program finishes its record when it runs again.
+        while last && held_up.is_some() && monotonic() - now < LAST_RECORDS {
+            std::thread::sleep(Duration::from_millis(1));
+            held_up = self.kernel.rings.drain(&mut self.pending);
+        }
+        if last && held_up.is_some() {
+            self.unread = self.kernel.rings.unread();
+        }
         let until = if last { self.end.0 } else { held_up.unwrap_or(now.0).min(now.0 - CLOCK_MARGIN_NS) };
         // Nearly sorted already: one rising run for each CPU.
         self.pending.sort_by_key(|record| record.time);
@@ -211,7 +225,8 @@ impl<W: Write> Session<W> {
 
     fn finish(self, mut provenance: Provenance, cpu_before: Nanos) -> Result<RecordSummary, RecordError> {
         let duration = (self.end - self.start).max(self.translator.last());
-        let dropped_per_cpu = self.kernel.rings.dropped();
+        let dropped = self.kernel.rings.dropped();
+        let dropped_per_cpu: Vec<u64> = dropped.iter().zip(&self.unread).map(|(a, b)| a + b).collect();
         let gaps = self.translator.gaps();
         let writer = self.translator.into_writer();
         provenance.dropped = dropped_per_cpu.iter().sum();
