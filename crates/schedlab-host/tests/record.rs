@@ -1,7 +1,7 @@
 //! The live recorder on this machine's kernel. Needs root (or CAP_BPF and CAP_PERFMON) and BTF; says so
 //! loudly where it has neither, and fails instead where CI is set.
 
-use schedlab_host::record::{Detail, RecordError, RecordOptions, Target, record_in_memory};
+use schedlab_host::record::{Detail, RecordError, RecordOptions, RecordSummary, Target, record_in_memory};
 use schedlab_model::event::{EventKind, Operation, PrevState};
 use schedlab_model::recording::Recording;
 use schedlab_model::{Nanos, TaskId};
@@ -13,8 +13,12 @@ fn command(words: &[&str]) -> RecordOptions {
 
 /// The recording, or `None` where this machine does not permit one.
 fn recorded(options: &RecordOptions) -> Option<Recording> {
+    recorded_with_summary(options).map(|(recording, _)| recording)
+}
+
+fn recorded_with_summary(options: &RecordOptions) -> Option<(Recording, RecordSummary)> {
     match record_in_memory(options, &mut ()) {
-        Ok((recording, _)) => Some(recording),
+        Ok(recorded) => Some(recorded),
         Err(error @ (RecordError::Privilege { .. } | RecordError::NoBtf)) => {
             assert!(std::env::var_os("CI").is_none(), "CI must be able to record: {error}");
             eprintln!("SKIPPED: {error}");
@@ -48,12 +52,26 @@ fn operations(recording: &Recording, task: TaskId, wanted: Operation) -> (usize,
     (enters, exits, results)
 }
 
+/// Some kernels run no BPF program while a task that they guard is current (the agent of a virtual machine): the
+/// timer that expires then is not told, so such a recording is made again.
 #[test]
 fn a_sleep_is_seen_from_fork_to_exit() {
-    let Some(recording) = recorded(&command(&["sleep", "0.2"])) else { return };
+    for _ in 0..5 {
+        let Some((recording, summary)) = recorded_with_summary(&command(&["sleep", "0.2"])) else { return };
+        if the_sleep_has_its_timer(&recording) {
+            return;
+        }
+        assert!(summary.gaps > 0, "nothing hid its timer from the recorder: {:#?}", recording.events);
+        eprintln!("its timer expired while the kernel ran no BPF programs ({} gaps): again", summary.gaps);
+    }
+    panic!("its timer was never seen");
+}
+
+/// Whether the timer is there; everything else must be.
+fn the_sleep_has_its_timer(recording: &Recording) -> bool {
     assert_eq!(recording.provenance.exit_code, Some(0));
     assert!(!recording.provenance.partial && recording.provenance.dropped == 0);
-    let sleep = target_named(&recording, "sleep");
+    let sleep = target_named(recording, "sleep");
     let has = |wanted: &dyn Fn(&EventKind) -> bool| recording.events.iter().any(|event| wanted(&event.kind));
     assert!(has(&|kind| matches!(kind, EventKind::Exec { task } if *task == sleep)));
     assert!(has(&|kind| matches!(kind, EventKind::Exit { task } if *task == sleep)));
@@ -71,14 +89,11 @@ fn a_sleep_is_seen_from_fork_to_exit() {
         EventKind::TimerExpire { task, due } if task == sleep => Some((event.time, due)),
         _ => None,
     });
-    let (expired, due) = expired.unwrap_or_else(|| {
-        let about = |event: &&schedlab_model::event::Event| event.time >= entered;
-        let seen: Vec<_> = recording.events.iter().filter(about).collect();
-        panic!("no timer of {sleep:?} is seen; tasks {:#?}; since its sleep {seen:#?}", recording.tasks)
-    });
+    let Some((expired, due)) = expired else { return false };
     // A timer may fire with another interrupt up to its slack (50 µs unless set otherwise) before it is due.
     assert!(due <= expired + Nanos(50_000), "{entered:?} {due:?} {expired:?}");
     assert!(expired >= entered + Nanos(199_000_000), "{entered:?} {due:?} {expired:?}");
+    true
 }
 
 #[test]
@@ -88,7 +103,8 @@ fn pipes_carry_what_was_written() {
     let cat = target_named(&recording, "cat");
     let (enters, exits, bytes) = operations(&recording, cat, Operation::PipeRead);
     assert_eq!(bytes, 64, "eight lines of eight bytes");
-    assert!(enters >= 7 && exits >= enters, "{enters} waits, {exits} returns");
+    // On a busy machine several lines may come before the reader runs again.
+    assert!(enters >= 1 && exits >= enters, "{enters} waits, {exits} returns");
     let written: i64 = (0..recording.tasks.len())
         .map(|task| operations(&recording, TaskId(task as u32), Operation::PipeWrite).2)
         .sum();
