@@ -15,7 +15,7 @@ use schedlab_model::event::{Context, EventSink, IrqSource};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
-use schedlab_model::workload::change::Change;
+use schedlab_model::workload::change::{CgroupSpec, Change};
 use schedlab_model::workload::{ChannelType, Workload};
 use schedlab_model::{CpuId, Nanos, TaskAttributes, TaskId};
 use std::sync::Arc;
@@ -61,7 +61,9 @@ impl Simulation {
             }
         };
         let ideal = matches!(scheduler, Scheduler::Ideal);
-        let mut k = kernel(machine, params, workload.devices.len(), *seed, *cost_seed);
+        let autogroup = params.autogroup != 0;
+        let fair = Fair::new(params, machine.topology.cpu_count(), &groups(workload, ideal, autogroup));
+        let mut k = kernel(machine, fair, workload.devices.len(), *seed, *cost_seed);
         k.tick_phase = workload.tick_phase.0 % k.tick_ns;
         if ideal {
             k.make_ideal();
@@ -149,6 +151,9 @@ impl Simulation {
         let workload = Arc::clone(&self.work.workload);
         workload.offline.iter().for_each(|cpu| drop(self.core.k.set_online(*cpu, false)));
         self.core.ext.start(&mut self.core.k, &workload);
+        for spec in &workload.cgroups {
+            crate::fair::group::set(&mut self.core.k, spec);
+        }
         self.arm_change();
         for (row, spec) in workload.tasks.iter().enumerate().filter(|(_, spec)| !spec.template) {
             let task = self.new_task(row as u32, TaskId::IDLE);
@@ -193,6 +198,7 @@ impl Simulation {
             Slot::ExtTimer => self.ext_timer()?,
             Slot::Device(device) => self.arrive(device),
             Slot::Change => self.change_machine(),
+            Slot::FairTimer => self.quota_timer(),
             Slot::Task(task) if self.core.k.task(task).state == TaskState::New => {
                 self.work.timers_armed -= 1;
                 self.start_task(task);
@@ -226,6 +232,16 @@ impl Simulation {
         if let Some(at) = next.into_iter().chain(self.resumes.first().copied()).min() {
             self.core.k.arm(Slot::Change, at);
         }
+    }
+
+    /// A quota's timer interrupts the CPU that started it.
+    fn quota_timer(&mut self) {
+        let Some(cpu) = crate::fair::bandwidth::timer_cpu(&self.core.k) else { return };
+        self.core.k.this_cpu = cpu;
+        let cost = self.core.k.cost(CostKind::Interrupt);
+        self.core.interrupt(cpu, IrqSource::Timer, cost);
+        crate::fair::bandwidth::timer_expired(&mut self.core.k);
+        self.core.k.leave_kernel(cpu);
     }
 
     fn ext_timer(&mut self) -> Result<(), SimError> {
@@ -366,6 +382,8 @@ impl Simulation {
 
     /// Enters a task into the table of a recording.
     pub(crate) fn table_row(&mut self, task: TaskId, attributes: &TaskAttributes) {
+        let group = self.core.k.fair.groups.find(&attributes.cgroup);
+        self.core.k.fair.set_group(task, group);
         let state = self.core.k.task(task);
         let spec = &self.work.workload.tasks[state.spec as usize];
         self.core.ext.name_task(task, &spec.name, &attributes.cgroup);
@@ -433,7 +451,7 @@ fn check(
 
 fn kernel(
     machine: &MachineDescription,
-    params: FairParams,
+    fair: Fair,
     device_count: usize,
     seed: u64,
     cost_seed: Option<u64>,
@@ -444,11 +462,18 @@ fn kernel(
         hz: machine.hz,
         costs: CostTable::new(&machine.costs, cost_seed),
         domains: Domains::new(&machine.topology),
-        fair: Fair::new(params, cpus),
+        fair,
         rt: Rt::new(cpus),
         device_count,
         rng: Rng::new(seed, 0xc05),
     })
+}
+
+/// The groups of the fair class. The ideal scheduler has none, nor do sessions without `sched_autogroup_enabled`.
+fn groups(workload: &Workload, ideal: bool, autogroup: bool) -> Vec<CgroupSpec> {
+    let mut specs = if ideal { Vec::new() } else { crate::ext::cgroup::specs(workload) };
+    specs.retain(|spec| autogroup || !spec.path.starts_with("/autogroup-"));
+    specs
 }
 
 fn idle_actor() -> crate::behaviour::actor::Actor {

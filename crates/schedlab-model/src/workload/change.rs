@@ -2,6 +2,7 @@
 //! cgroups get other weights. Times are those of the run. The tasks know nothing of it.
 
 use crate::ids::CpuId;
+use crate::policy::Nice;
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,9 @@ impl Default for CpuMax {
 pub struct CgroupSettings {
     /// `cpu.weight`, 1 to 10000.
     pub weight: u32,
+    /// `cpu.weight.nice`, or the nice value of an autogroup: the weight of a task of this nice value, which `weight`
+    /// rounds.
+    pub nice: Option<Nice>,
     /// `cpu.idle`.
     pub idle: bool,
     /// `cpu.max`.
@@ -37,7 +41,23 @@ pub struct CgroupSettings {
 impl Default for CgroupSettings {
     /// The kernel's defaults: weight 100, no limit.
     fn default() -> CgroupSettings {
-        CgroupSettings { weight: 100, idle: false, max: CpuMax::default() }
+        CgroupSettings { weight: 100, nice: None, idle: false, max: CpuMax::default() }
+    }
+}
+
+impl CgroupSettings {
+    /// The settings of a group with `cpu.weight.nice`.
+    pub fn of_nice(nice: Nice) -> CgroupSettings {
+        CgroupSettings {
+            weight: ((nice.weight() * 100 + 512) / 1_024).max(1),
+            nice: Some(nice),
+            ..CgroupSettings::default()
+        }
+    }
+
+    /// `tg->shares`: the group's weight beside tasks and other groups, where a task of nice 0 has 1024.
+    pub fn shares(&self) -> u32 {
+        self.nice.map_or((self.weight * 1_024 + 50) / 100, Nice::weight)
     }
 }
 

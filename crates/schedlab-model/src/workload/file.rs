@@ -59,6 +59,8 @@ struct CgroupText {
     #[serde(default)]
     weight: Option<u32>,
     #[serde(default)]
+    nice: Option<i64>,
+    #[serde(default)]
     idle: bool,
     #[serde(default)]
     quota: Option<Nanos>,
@@ -369,7 +371,16 @@ fn cgroup(text: &CgroupText) -> Result<CgroupSpec, BuildError> {
         return refuse("a period is 1ms to 1s");
     }
     let max = CpuMax { quota: text.quota, period, burst: text.burst.unwrap_or(standard.burst) };
-    Ok(CgroupSpec { path: text.path.clone(), settings: CgroupSettings { weight, idle: text.idle, max } })
+    if text.quota.is_some_and(|quota| quota < Nanos::from_millis(1)) {
+        return refuse("a quota is at least 1ms");
+    }
+    let settings = match text.nice.map(Nice::new) {
+        None => CgroupSettings { weight, ..CgroupSettings::default() },
+        Some(_) if text.weight.is_some() => return refuse("give it a weight or a nice value, not both"),
+        Some(Ok(nice)) => CgroupSettings::of_nice(nice),
+        Some(Err(error)) => return refuse(&error.to_string()),
+    };
+    Ok(CgroupSpec { path: text.path.clone(), settings: CgroupSettings { idle: text.idle, max, ..settings } })
 }
 
 fn change(text: &EventText) -> Result<TimedChange, BuildError> {

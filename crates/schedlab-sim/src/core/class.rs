@@ -81,13 +81,13 @@ impl Core {
     /// `put_prev_task` and `set_next_task`.
     pub(crate) fn put_prev_set_next(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
         match self.k.task(prev).class {
-            Class::Fair => fair::class::put_prev_task(&mut self.k, cpu, prev),
+            Class::Fair => fair::class::put_prev_task(&mut self.k, cpu, prev, next),
             Class::Rt => rt::put_prev_task(&mut self.k, cpu),
             Class::Ext => self.ext.put_prev_task(&mut self.k, cpu, prev, next),
             Class::Idle => {}
         }
         match self.k.task(next).class {
-            Class::Fair => fair::class::set_next_task(&mut self.k, cpu, next),
+            Class::Fair => fair::class::set_next_task(&mut self.k, next),
             Class::Rt => rt::set_next_task(&mut self.k, cpu, next),
             Class::Ext => self.ext.set_next_task(&mut self.k, cpu, next),
             Class::Idle => {}
@@ -203,9 +203,25 @@ impl Core {
             });
         }
         self.set_scheduler(task, attributes);
-        if let Some(to) = self.ext.prepare_move(&mut self.k, task, &attributes.cgroup) {
-            self.change_task(task, flags::MOVE, |core| core.ext.move_task(&mut core.k, task, to));
+        self.move_to_group(task, &attributes.cgroup);
+    }
+
+    /// `sched_move_task`; an empty path leaves the task where it is.
+    fn move_to_group(&mut self, task: TaskId, path: &str) {
+        let to_ext = self.ext.prepare_move(&mut self.k, task, path);
+        let group = self.k.fair.groups.find(path);
+        let id = self.k.fair.groups.layout.entity_of(task);
+        let refused = to_ext.is_none() && self.ext.knows(task);
+        let moves = !path.is_empty() && !refused && self.k.fair.entities[id.index()].group != group;
+        if to_ext.is_none() && !moves {
+            return;
         }
+        self.change_task(task, flags::MOVE, |core| {
+            if let Some(to) = to_ext {
+                core.ext.move_task(&mut core.k, task, to);
+            }
+            core.k.fair.set_group(task, group);
+        });
     }
 
     /// `__sched_setscheduler`: policy, nice, priority, slice.

@@ -34,3 +34,5 @@ pub(crate) const WF_TTWU: u32 = 0x08;
 pub(crate) const WF_FORK: u32 = 0x04;
 /// The waker is about to sleep.
 pub(crate) const WF_SYNC: u32 = 0x10;
+/// The task's group has no quota left (`DEQUEUE_THROTTLE`).
+pub(crate) const DEQUEUE_THROTTLE: u32 = 0x800;

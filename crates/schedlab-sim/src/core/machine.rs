@@ -18,7 +18,10 @@ impl Core {
                 self.ext.suspend(&mut self.k, true);
                 return Some(self.k.now + time.0);
             }
-            Change::Cgroup(cgroup) => self.ext.change_cgroup(&mut self.k, cgroup),
+            Change::Cgroup(cgroup) => {
+                self.ext.change_cgroup(&mut self.k, cgroup);
+                crate::fair::group::set(&mut self.k, cgroup);
+            }
         }
         None
     }

@@ -18,6 +18,10 @@ impl Core {
             self.switch(cpu, prev, next);
         }
         self.k.cpu_mut(cpu).looks_at_exit = false;
+        if self.k.fair.has_throttle_work(next) && self.k.task(next).class == Class::Fair {
+            // It gets as far as the way back to user space.
+            self.k.resched_curr(cpu);
+        }
         if next.is_idle() {
             self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resume));
         }
@@ -36,6 +40,9 @@ impl Core {
         if state != TaskState::Runnable && on_rq {
             let special = if state == TaskState::Dead { flags::DEQUEUE_SPECIAL } else { 0 };
             self.dequeue_task(cpu, prev, flags::DEQUEUE_SLEEP | special);
+        }
+        if self.k.fair.has_throttle_work(prev) && state == TaskState::Runnable && class == Class::Fair {
+            crate::fair::bandwidth::throttle_work(&mut self.k, cpu, prev);
         }
         let next = self.pick_next_task(cpu, prev);
         if next != prev {

@@ -21,6 +21,7 @@ impl Core {
         crate::rt::server_tick(&mut self.k, cpu, ext_waits);
         if !self.ext.has_switched_all() {
             crate::fair::balance::tick(&mut self.k, cpu);
+            crate::fair::group::update_blocked(&mut self.k, cpu);
         }
         self.k.leave_kernel(cpu);
     }

@@ -306,6 +306,11 @@ impl Ext {
         ext.enter(k, |cx| cgroup::prepare_move(cx, task.0, to)).then_some(to)
     }
 
+    /// Whether there is a scheduler that was told of the task.
+    pub(crate) fn knows(&mut self, task: TaskId) -> bool {
+        self.of(task).is_some()
+    }
+
     /// The task moves, off its queue.
     pub(crate) fn move_task(&mut self, k: &mut Kernel, task: TaskId, to: usize) {
         if let Some(ext) = self.of(task) {

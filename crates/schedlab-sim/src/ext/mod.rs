@@ -13,7 +13,7 @@
 
 mod attach;
 mod call;
-mod cgroup;
+pub(crate) mod cgroup;
 mod class;
 mod consts;
 mod dispatch;

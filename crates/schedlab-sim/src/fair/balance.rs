@@ -6,6 +6,7 @@
 //! against an idle CPU and loads between busy ones.
 
 use super::class;
+use super::group::task_h_load;
 use super::params::{Features, Generation};
 use super::select::IMBALANCE_PCT;
 use crate::core::flags;
@@ -273,7 +274,7 @@ fn find_busiest(k: &mut Kernel, pass: &Pass) -> Option<CpuId> {
     if busy {
         for index in 0..k.cpu_count() as u32 {
             if k.domains.span(pass.span).contains(CpuId(index)) {
-                class::update_averages(k, CpuId(index), None);
+                class::update_averages(k, CpuId(index));
                 total += load_of(k, CpuId(index));
                 count += 1;
             }
@@ -329,12 +330,15 @@ fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut imbalance: Imbalance
     let limit = k.fair.params.nr_migrate as usize;
     let mut candidates = std::mem::take(&mut k.fair.balance.candidates);
     candidates.clear();
-    let movable = k.fair.rqs[from.index()].queued().filter(|task| can_migrate(k, pass, *task, from, failed));
-    candidates.extend(movable.map(|task| (k.task(task).exec_start, task)));
+    k.fair.queued_tasks(from, |task| {
+        if can_migrate(k, pass, task, failed) {
+            candidates.push((k.task(task).exec_start, task));
+        }
+    });
     candidates.sort_unstable();
     let mut moved = 0;
     for &(_, task) in candidates.iter().take(limit) {
-        let weight = k.fair.entity(task).average.load.max(1);
+        let weight = task_h_load(&k.fair, task).max(1);
         match &mut imbalance {
             Imbalance::Tasks(0) | Imbalance::Load(0) => break,
             Imbalance::Tasks(left) => *left -= 1,
@@ -349,15 +353,14 @@ fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut imbalance: Imbalance
 }
 
 /// `can_migrate_task`.
-fn can_migrate(k: &Kernel, pass: &Pass, task: TaskId, from: CpuId, failed: u32) -> bool {
+fn can_migrate(k: &Kernel, pass: &Pass, task: TaskId, failed: u32) -> bool {
     let entity = k.fair.entity(task);
     if entity.sched_delayed || !k.may_run_on(task, pass.cpu) {
         return false;
     }
     let queued_here = k.fair.rqs[pass.cpu.index()].nr_queued > 0;
     let eevdf = k.fair.params.generation == Generation::Eevdf;
-    let ineligible = || !k.fair.rqs[from.index()].entity_eligible(&k.fair.entities, task);
-    if eevdf && failed == 0 && queued_here && ineligible() {
+    if eevdf && failed == 0 && queued_here && !k.fair.is_eligible(task) {
         return false;
     }
     failed > pass.cache_nice_tries() || !is_hot(k, pass, task)
@@ -369,9 +372,8 @@ fn is_hot(k: &Kernel, pass: &Pass, task: TaskId) -> bool {
     let warm =
         state.last_ran.is_some() && k.now - k.fair.entity(task).exec_start < k.fair.params.migration_cost;
     // A buddy is about to run where it is.
-    let rq = &k.fair.rqs[state.cpu.index()];
     let busy_here = k.cpu(pass.cpu).nr_running > 0 && k.fair.params.has(Features::CACHE_HOT_BUDDY);
-    let buddy = busy_here && [rq.next, rq.last].contains(&Some(task));
+    let buddy = busy_here && k.fair.is_buddy(task);
     pass.level != Distance::Smt && !state.has_idle_policy() && (warm || buddy)
 }
 

@@ -1,14 +1,14 @@
-//! CFS as in Linux 5.7 to 6.5: the functions of `struct sched_class` and their arithmetic on a run queue.
+//! CFS as in Linux 5.7 to 6.5: what differs from EEVDF, and the arithmetic on a run queue.
 //!
 //! The queue's tree is ordered by `vruntime` here. A vruntime counts from the `min_vruntime` of the queue that the
 //! task was on last ([`FairEntity::home`]); Linux subtracts it when a task leaves for another queue and adds the new
-//! one's, which is the same. EEVDF is in [`super::class`], which sends every call of an older kernel here. Not here:
-//! group scheduling and bandwidth control.
+//! one's, which is the same. Called by [`super::class`] and [`super::entity`], which have what both generations share.
 
+use super::ids::{EntityId, RqId};
 use super::params::{FairParams, Features};
 use super::queue::{CfsRq, FairEntity};
 use super::weight::calc_delta;
-use super::{Fair, class};
+use super::{Fair, class, entity};
 use crate::core::flags;
 use crate::kernel::{Kernel, Resched};
 use schedlab_model::{CpuId, Policy, TaskId};
@@ -23,48 +23,51 @@ struct Asker {
 
 impl CfsRq {
     /// `update_min_vruntime`: follows the smallest vruntime on the queue, never back.
-    fn update_min_vruntime(&mut self, entities: &[FairEntity]) {
+    pub(super) fn update_min_vruntime(&mut self, entities: &[FairEntity]) {
         let curr = self.curr.map(|curr| &entities[curr.index()]).filter(|curr| curr.on_rq);
         let curr = curr.map(|curr| curr.vruntime);
-        let first = self.first().map(|task| entities[task.index()].vruntime);
+        let first = self.first().map(|id| entities[id.index()].vruntime);
         if let Some(lowest) = curr.into_iter().chain(first).min() {
             self.min_vruntime = self.min_vruntime.max(lowest);
         }
     }
 
-    /// `sched_slice`: the entity's share by weight of a period that grows with the number of tasks.
-    fn sched_slice(&self, asker: Asker, params: &FairParams) -> u64 {
-        let queued = u64::from(self.nr_queued + u32::from(!asker.on_rq));
-        let long = queued > params.nr_latency();
-        let period = if long { queued * params.min_granularity } else { params.latency };
+    /// An entity's share by weight of what its queue gets.
+    fn share(&self, asker: Asker, time: u64) -> u64 {
         let total = self.load_weight + if asker.on_rq { 0 } else { u64::from(asker.weight) };
-        let slice = calc_delta(period, asker.weight, total);
+        calc_delta(time, asker.weight, total)
+    }
+
+    /// No slice is shorter than a granularity (`BASE_SLICE`, since 5.13).
+    fn at_least_granularity(&self, slice: u64, idle: bool, params: &FairParams) -> u64 {
         if !params.has(Features::BASE_SLICE) {
             return slice;
         }
         let all_idle = self.nr_idle == self.nr_runnable;
-        let idle = asker.idle && !all_idle;
-        slice.max(if idle { params.idle_min_granularity } else { params.min_granularity })
+        let least = if idle && !all_idle { params.idle_min_granularity } else { params.min_granularity };
+        slice.max(least)
     }
 
-    /// `place_entity`: new tasks a slice behind the queue's time, sleepers at most half a latency before it.
-    fn place_cfs(&self, entity: &mut FairEntity, initial: bool, idle: bool, params: &FairParams) {
+    /// `place_entity`: new tasks a slice (`debit`) behind the queue's time, sleepers at most half a latency before it.
+    fn place_cfs(&self, entity: &mut FairEntity, debit: Option<u64>, idle: bool, params: &FairParams) {
         let mut vruntime = self.min_vruntime;
-        if initial && params.has(Features::START_DEBIT) {
-            let asker = Asker { weight: entity.load.weight, on_rq: entity.on_rq, idle };
-            vruntime += entity.load.virtual_time(self.sched_slice(asker, params)) as i64;
-        }
-        if !initial {
-            let short = idle && params.idle_sleepers_get_less;
-            let credit = if short { params.min_granularity } else { params.latency };
-            vruntime -= (credit >> u32::from(params.has(Features::GENTLE_FAIR_SLEEPERS))) as i64;
+        match debit {
+            Some(slice) if params.has(Features::START_DEBIT) => {
+                vruntime += entity.load.virtual_time(slice) as i64;
+            }
+            Some(_) => {}
+            None => {
+                let short = idle && params.idle_sleepers_get_less;
+                let credit = if short { params.min_granularity } else { params.latency };
+                vruntime -= (credit >> u32::from(params.has(Features::GENTLE_FAIR_SLEEPERS))) as i64;
+            }
         }
         entity.vruntime = entity.vruntime.max(vruntime);
     }
 
     /// `pick_next_entity`: the smallest vruntime, but for one that yielded and for a buddy that is not far behind.
-    pub(super) fn pick_cfs(&self, entities: &[FairEntity], params: &FairParams) -> Option<TaskId> {
-        let vruntime = |task: TaskId| entities[task.index()].vruntime;
+    pub(super) fn pick_cfs(&self, entities: &[FairEntity], params: &FairParams) -> Option<EntityId> {
+        let vruntime = |id: EntityId| entities[id.index()].vruntime;
         let curr = self.curr.filter(|curr| entities[curr.index()].on_rq);
         let mut left = self.first();
         if let Some(curr) = curr
@@ -73,11 +76,11 @@ impl CfsRq {
             left = Some(curr);
         }
         let left = left?;
-        let near = |task: &TaskId| wakeup_preempt_entity(entities, *task, left, params) < 1;
+        let near = |id: &EntityId| wakeup_preempt_entity(entities, *id, left, params) < 1;
         let mut picked = left;
         if self.skip == Some(left) {
             let mut second =
-                if curr == Some(left) { self.first() } else { self.queued().find(|task| *task != left) };
+                if curr == Some(left) { self.first() } else { self.queued().find(|id| *id != left) };
             if let Some(curr) = curr.filter(|curr| *curr != left)
                 && second.is_none_or(|second| vruntime(curr) < vruntime(second))
             {
@@ -87,204 +90,181 @@ impl CfsRq {
         }
         self.next.filter(near).or_else(|| self.last.filter(near)).or(Some(picked))
     }
-
-    /// `clear_buddies`.
-    fn clear_buddies(&mut self, task: TaskId) {
-        for buddy in [&mut self.last, &mut self.next, &mut self.skip] {
-            if *buddy == Some(task) {
-                *buddy = None;
-            }
-        }
-    }
 }
 
 /// `wakeup_preempt_entity`: 1 if `other` is so far behind `curr` that it preempts, 0 if it is behind at all, else -1.
 /// The granularity is in the other's virtual time, so that strong tasks preempt sooner.
-fn wakeup_preempt_entity(entities: &[FairEntity], curr: TaskId, other: TaskId, params: &FairParams) -> i32 {
+fn wakeup_preempt_entity(
+    entities: &[FairEntity],
+    curr: EntityId,
+    other: EntityId,
+    params: &FairParams,
+) -> i32 {
     let (curr, other) = (&entities[curr.index()], &entities[other.index()]);
     let behind = curr.vruntime - other.vruntime;
     let granularity = other.load.virtual_time(params.wakeup_granularity) as i64;
     if behind <= 0 { -1 } else { i32::from(behind > granularity) }
 }
 
-/// `update_curr`.
-pub(super) fn update_curr(k: &mut Kernel, cpu: CpuId) {
-    let now = k.now;
-    let Fair { rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    let Some(task) = rq.curr else { return };
-    let entity = &mut entities[task.index()];
-    let delta = entity.charge(now);
-    if delta == 0 {
-        return;
-    }
-    rq.update_min_vruntime(entities);
-    k.task_mut(task).sum_exec += delta;
+/// The period that `queued` entities share: longer when they are many (`__sched_period`).
+fn period(queued: u64, params: &FairParams) -> u64 {
+    if queued > params.nr_latency() { queued * params.min_granularity } else { params.latency }
 }
 
-/// `enqueue_task_fair` and, for a new task, `task_fork_fair` on the CPU that forked it.
-pub(super) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
-    update_curr(k, cpu);
-    let here = k.this_cpu;
-    let initial = flags & flags::ENQUEUE_INITIAL != 0;
-    if initial {
-        update_curr(k, here);
+/// `sched_slice`: the entity's share of a period, and its group's share of that, up to the root. Since 5.13 the period
+/// counts every task of the CPU (`ALT_PERIOD`, which came with `BASE_SLICE`).
+fn sched_slice(fair: &Fair, cpu: CpuId, rq_id: RqId, asker: Asker) -> u64 {
+    let params = &fair.params;
+    let here = &fair.rqs[rq_id.index()];
+    let all = params.has(Features::BASE_SLICE);
+    let queued = if all { fair.rqs[cpu.index()].nr_runnable } else { here.nr_queued };
+    let mut slice = here.share(asker, period(u64::from(queued + u32::from(!asker.on_rq)), params));
+    let mut level = fair.groups.layout.owner(rq_id);
+    while let Some(owner) = level {
+        let entity = &fair.entities[owner.index()];
+        let asker = Asker { weight: entity.load.weight, on_rq: entity.on_rq, idle: false };
+        slice = fair.rqs[entity.rq.index()].share(asker, slice);
+        level = fair.groups.layout.owner(entity.rq);
     }
-    let idle = k.task(task).has_idle_policy();
+    here.at_least_granularity(slice, asker.idle, params)
+}
+
+/// Where an entity that joins a queue is put: `task_fork_fair` on the CPU that forked it for a new task, and the parts
+/// of `enqueue_entity` and `place_entity` that concern the vruntime.
+pub(super) fn place(k: &mut Kernel, rq_id: RqId, id: EntityId, flags: u32) {
+    let idle = class::is_idle_entity(k, id);
+    if flags & flags::ENQUEUE_INITIAL != 0 {
+        fork(k, id, idle);
+    }
     let Fair { params, rqs, entities, .. } = &mut k.fair;
-    if initial {
-        let parents = &rqs[here.index()];
-        let parent = parents.curr.map(|curr| entities[curr.index()].vruntime);
-        let entity = &mut entities[task.index()];
-        entity.vruntime = parent.unwrap_or(entity.vruntime);
-        parents.place_cfs(entity, true, idle, params);
-        entity.home = Some(here);
-    }
-    let entity = &mut entities[task.index()];
+    let entity = &mut entities[id.index()];
     let from = entity.home.map_or(0, |home| rqs[home.index()].min_vruntime);
-    if entity.home != Some(cpu) {
-        entity.vruntime += rqs[cpu.index()].min_vruntime - from;
-        entity.home = Some(cpu);
+    if entity.home != Some(rq_id) {
+        entity.vruntime += rqs[rq_id.index()].min_vruntime - from;
+        entity.home = Some(rq_id);
     }
-    let rq = &mut rqs[cpu.index()];
     if flags & flags::ENQUEUE_WAKEUP != 0 {
-        rq.place_cfs(entity, false, idle, params);
+        rqs[rq_id.index()].place_cfs(entity, None, idle, params);
     }
-    rq.account_enqueue(entities, task);
-    rq.add_runnable(idle);
-    k.add_nr_running(cpu, 1);
-    class::publish(k, cpu, task);
 }
 
-/// `dequeue_task_fair`.
-pub(super) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
-    update_curr(k, cpu);
-    let idle = k.task(task).has_idle_policy();
+/// `task_fork_fair`.
+fn fork(k: &mut Kernel, id: EntityId, idle: bool) {
+    let here = k.this_cpu;
+    let parents = k.fair.groups.layout.queue_of(k.fair.entities[id.index()].group, here);
+    entity::update_curr(k, here, parents);
+    let parent = k.fair.rqs[parents.index()].curr.map(|curr| k.fair.entities[curr.index()].vruntime);
+    let entity = &k.fair.entities[id.index()];
+    let asker = Asker { weight: entity.load.weight, on_rq: entity.on_rq, idle };
+    let debit = sched_slice(&k.fair, here, parents, asker);
+    let Fair { params, rqs, entities, .. } = &mut k.fair;
+    let entity = &mut entities[id.index()];
+    entity.vruntime = parent.unwrap_or(entity.vruntime);
+    rqs[parents.index()].place_cfs(entity, Some(debit), idle, params);
+    entity.home = Some(parents);
+}
+
+/// `dequeue_entity`'s part: who does not go to sleep takes its vruntime along.
+pub(super) fn leave(k: &mut Kernel, rq_id: RqId, id: EntityId, flags: u32) {
+    class::clear_buddies(&mut k.fair, rq_id, id);
     let Fair { rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    rq.clear_buddies(task);
-    rq.account_dequeue(entities, task);
+    let rq = &mut rqs[rq_id.index()];
+    rq.account_dequeue(entities, id);
     if flags & flags::DEQUEUE_SLEEP == 0 {
-        let entity = &mut entities[task.index()];
+        let entity = &mut entities[id.index()];
         entity.vruntime -= rq.min_vruntime;
         entity.home = None;
     }
     if flags & flags::DEQUEUE_SAVE == 0 {
         rq.update_min_vruntime(entities);
     }
-    rq.remove_runnable(idle);
-    k.add_nr_running(cpu, -1);
 }
 
 /// `check_preempt_wakeup`.
 pub(super) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId, wake_flags: u32) {
     let curr = k.cpu(cpu).curr;
-    if curr == task {
-        return;
-    }
     let (curr_idle, idle) = (k.task(curr).has_idle_policy(), k.task(task).has_idle_policy());
     let normal = matches!(k.task(task).policy, Policy::Normal | Policy::Ext);
     let fork = wake_flags & flags::WF_FORK != 0;
-    let Fair { params, rqs, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
+    let own = k.fair.groups.layout.entity_of(curr);
+    let (params, rq) = (&k.fair.params, &k.fair.rqs[k.fair.entities[own.index()].rq.index()]);
     let crowded = u64::from(rq.nr_queued) >= params.nr_latency();
-    let next_marked = params.has(Features::NEXT_BUDDY) && crowded && !fork && !idle;
-    if next_marked {
-        rq.next = Some(task);
-    }
+    let next_marked = params.has(Features::NEXT_BUDDY) && crowded && !fork;
     let preempts = params.has(Features::WAKEUP_PREEMPTION);
+    if next_marked {
+        let id = k.fair.groups.layout.entity_of(task);
+        class::set_next_buddy(k, id);
+    }
     if k.cpu(cpu).resched == Resched::Now {
         return;
     }
     if curr_idle && !idle {
-        return preempt(k, cpu, curr, crowded);
+        return preempt(k, cpu, own, crowded);
     }
     if !normal || !preempts {
         return;
     }
-    update_curr(k, cpu);
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    if wakeup_preempt_entity(entities, curr, task, params) == 1 {
-        if !next_marked && !idle {
-            rqs[cpu.index()].next = Some(task);
+    let (curr, woken) = class::matching_entities(k, curr, task);
+    let (over_idle, differ) = class::compare_idle(k, curr, woken);
+    if over_idle {
+        return preempt(k, cpu, curr, crowded);
+    }
+    if differ {
+        return;
+    }
+    let rq_id = k.fair.entities[curr.index()].rq;
+    entity::update_curr(k, cpu, rq_id);
+    if wakeup_preempt_entity(&k.fair.entities, curr, woken, &k.fair.params) == 1 {
+        if !next_marked {
+            class::set_next_buddy(k, woken);
         }
         preempt(k, cpu, curr, crowded);
     }
 }
 
 /// Reschedules; on a crowded queue the preempted task is remembered, so that it goes on after a short interruption.
-fn preempt(k: &mut Kernel, cpu: CpuId, curr: TaskId, crowded: bool) {
+fn preempt(k: &mut Kernel, cpu: CpuId, curr: EntityId, crowded: bool) {
     k.resched_curr(cpu);
-    let idle = k.task(curr).has_idle_policy();
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    if params.has(Features::LAST_BUDDY) && crowded && !idle && entities[curr.index()].on_rq {
-        rqs[cpu.index()].last = Some(curr);
+    let is_task = k.fair.groups.layout.task_of(curr).is_some();
+    if k.fair.params.has(Features::LAST_BUDDY) && crowded && is_task && k.fair.entities[curr.index()].on_rq {
+        class::set_last_buddy(k, curr);
     }
 }
 
-/// `pick_next_entity` on what is queued now.
-pub(super) fn pick_task(k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
-    update_curr(k, cpu);
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    rqs[cpu.index()].pick_cfs(entities, params)
-}
-
-/// `set_next_entity`.
-pub(super) fn set_next_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
-    let (now, sum_exec) = (k.now, k.task(task).sum_exec);
-    let Fair { rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    rq.clear_buddies(task);
-    if entities[task.index()].on_rq {
-        rq.remove(entities, task);
-    }
-    let entity = &mut entities[task.index()];
-    entity.exec_start = now;
-    entity.prev_sum_exec = sum_exec;
-    rq.curr = Some(task);
-}
-
-/// `entity_tick` and `check_preempt_tick`: the slice is over, or somebody is a slice behind.
-pub(super) fn task_tick(k: &mut Kernel, cpu: CpuId, task: TaskId) {
-    update_curr(k, cpu);
-    class::publish(k, cpu, task);
-    let (idle, sum_exec) = (k.task(task).has_idle_policy(), k.task(task).sum_exec);
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    if rq.nr_queued < 2 {
+/// `check_preempt_tick` for one level: the slice is over, or somebody is a slice behind.
+pub(super) fn check_preempt_tick(k: &mut Kernel, cpu: CpuId, id: EntityId) {
+    let curr = &k.fair.entities[id.index()];
+    let rq_id = curr.rq;
+    if k.fair.rqs[rq_id.index()].nr_queued < 2 {
         return;
     }
-    let curr = &entities[task.index()];
-    let asker = Asker { weight: curr.load.weight, on_rq: true, idle };
-    let slice = rq.sched_slice(asker, params);
-    let ideal = if params.has(Features::BASE_SLICE) { slice.min(params.latency) } else { slice };
-    let ran = sum_exec - curr.prev_sum_exec;
+    let asker = Asker { weight: curr.load.weight, on_rq: true, idle: class::is_idle_entity(k, id) };
+    let slice = sched_slice(&k.fair, cpu, rq_id, asker);
+    let params = &k.fair.params;
+    let ideal = if params.limits_slice { slice.min(params.latency) } else { slice };
+    let ran = curr.sum_exec - curr.prev_sum_exec;
     if ran > ideal {
         // A buddy must not have it again at once.
-        rq.clear_buddies(task);
+        class::clear_buddies(&mut k.fair, rq_id, id);
         return k.resched_curr(cpu);
     }
     if ran < params.min_granularity {
         return;
     }
-    let Some(first) = rq.first() else { return };
-    if curr.vruntime - entities[first.index()].vruntime > ideal as i64 {
+    let Some(first) = k.fair.rqs[rq_id.index()].first() else { return };
+    if curr.vruntime - k.fair.entities[first.index()].vruntime > ideal as i64 {
         k.resched_curr(cpu);
     }
 }
 
 /// `yield_task_fair`: the task is passed over at the next pick.
-pub(super) fn yield_task(k: &mut Kernel, cpu: CpuId) {
-    let Some(task) = k.fair.rqs[cpu.index()].curr else { return };
-    if k.fair.rqs[cpu.index()].nr_queued < 2 {
-        return;
+pub(super) fn yield_task(k: &mut Kernel, cpu: CpuId, rq_id: RqId, id: EntityId) {
+    let curr = k.cpu(cpu).curr;
+    if k.task(curr).policy != Policy::Batch {
+        entity::update_curr(k, cpu, rq_id);
     }
-    if k.task(task).policy != Policy::Batch {
-        update_curr(k, cpu);
-    }
-    let rq = &mut k.fair.rqs[cpu.index()];
-    rq.clear_buddies(task);
-    rq.skip = Some(task);
+    class::clear_buddies(&mut k.fair, rq_id, id);
+    class::set_skip_buddy(k, id);
 }
 
 #[cfg(test)]

@@ -1,207 +1,268 @@
-//! The fair class's functions of `struct sched_class`, on the shared kernel.
+//! The fair class's functions of `struct sched_class`, on the shared kernel: they walk the levels of groups.
 //!
-//! Called by [`crate::core`] only. EEVDF, with its arithmetic in [`super::queue`]; calls of kernels with CFS go on to
-//! [`super::cfs`].
+//! Called by [`crate::core`] only. What happens on one level is in [`super::entity`]; without groups there is one.
+//! Differences between CFS and EEVDF are asked for where they are, in [`super::cfs`] and [`super::queue`].
 
+use super::ids::{EntityId, RqId};
 use super::params::{Features, Generation};
-use super::pelt::Activity;
 use super::queue::CfsRq;
-use super::{Fair, cfs, select};
+use super::{Fair, bandwidth, cfs, entity, group, select};
 use crate::core::flags;
 use crate::kernel::{Class, Kernel, Resched};
 use schedlab_model::{CpuId, Policy, TaskId};
 
-/// `update_curr`: charges the current task for the time since the last call; asks for a reschedule when its
-/// request is served or its protection has ended.
+/// `update_curr_fair`: charges whoever runs, on every level.
 pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
-    if k.fair.params.generation == Generation::Cfs {
-        return cfs::update_curr(k, cpu);
-    }
-    let now = k.now;
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    let Some(task) = rq.curr else { return };
-    let entity = &mut entities[task.index()];
-    let delta = entity.charge(now);
-    if delta == 0 {
-        return;
-    }
-    let served = CfsRq::update_deadline(entity, params);
-    let unprotected = !params.protects_whole_slice && !entity.protect_slice();
-    let vruntime = entity.vruntime;
-    rq.keep_zero_vruntime_near(entities, vruntime);
-    let contended = rq.nr_queued > 1;
-    if contended && (served || unprotected) {
-        if rq.next == Some(task) {
-            rq.next = None;
-        }
-        k.resched_curr_lazy(cpu);
-    }
-    k.task_mut(task).sum_exec += delta;
-}
-
-/// `update_load_avg`: averages of the queue, and of one task on it, up to now.
-pub(crate) fn update_averages(k: &mut Kernel, cpu: CpuId, task: Option<TaskId>) {
-    let now = k.now;
-    let Fair { rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    let (load, runnable) = (rq.load_weight, u64::from(rq.nr_runnable));
-    rq.average.update(now, Activity { load, runnable, running: rq.curr.is_some(), weight: 1 });
-    if let Some(task) = task {
-        let entity = &mut entities[task.index()];
-        let queued = u64::from(entity.on_rq);
-        let runnable = u64::from(entity.on_rq && !entity.sched_delayed);
-        let (running, weight) = (rq.curr == Some(task), u64::from(entity.load.weight));
-        entity.average.update(now, Activity { load: queued, runnable, running, weight });
+    let mut rq = RqId::root(cpu);
+    loop {
+        entity::update_curr(k, cpu, rq);
+        let curr = k.fair.rqs[rq.index()].curr;
+        let Some(own) = curr.and_then(|curr| k.fair.groups.layout.own_queue(curr)) else { return };
+        rq = own;
     }
 }
 
-/// `attach_entity_load_avg` where a task comes to another queue than before.
-fn attach(k: &mut Kernel, cpu: CpuId, task: TaskId) {
-    let before = k.fair.entity(task).attached;
-    if before == Some(cpu) {
-        return;
-    }
-    if let Some(before) = before {
-        update_averages(k, before, None);
-    }
-    let capacity = u64::from(k.cpu(cpu).capacity);
-    let Fair { rqs, entities, .. } = &mut k.fair;
-    let entity = &mut entities[task.index()];
-    entity.attached = Some(cpu);
-    match before {
-        Some(before) => rqs[before.index()].average.detach(&entity.average),
-        None => {
-            let weight = u64::from(entity.load.weight);
-            entity.average.guess_util(&rqs[cpu.index()].average, weight, capacity);
-        }
-    }
-    rqs[cpu.index()].average.attach(&entity.average);
+/// Averages of a CPU's root queue up to now.
+pub(crate) fn update_averages(k: &mut Kernel, cpu: CpuId) {
+    entity::update_load_avg(k, RqId::root(cpu), None);
 }
 
 /// The task becomes runnable on `cpu`, or, if it is a delayed sleeper, runnable again.
 pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
-    update_averages(k, cpu, Some(task));
-    attach(k, cpu, task);
-    if k.fair.params.generation == Generation::Cfs {
-        return cfs::enqueue_task(k, cpu, task, flags);
+    let id = k.fair.groups.layout.entity_of(task);
+    let rq = k.fair.groups.layout.queue_of(k.fair.entities[id.index()].group, cpu);
+    k.fair.entities[id.index()].rq = rq;
+    if k.fair.entities[id.index()].throttled && bandwidth::enqueue_throttled(k, cpu, task) {
+        return;
     }
-    if flags & flags::ENQUEUE_DELAYED != 0 {
-        return requeue_delayed(k, cpu, task);
-    }
-    update_curr(k, cpu);
+    entity::update_load_avg(k, rq, Some(id));
+    entity::attach(k, cpu, rq, id);
     let idle = k.task(task).has_idle_policy();
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    rq.place_entity(entities, task, flags & flags::ENQUEUE_INITIAL != 0, params);
-    rq.account_enqueue(entities, task);
-    rq.add_runnable(idle);
-    k.add_nr_running(cpu, 1);
+    if flags & flags::ENQUEUE_DELAYED != 0 {
+        entity::requeue_delayed(k, cpu, rq, id);
+        count_runnable(k, cpu, rq, idle, true);
+    } else {
+        enqueue_levels(k, cpu, id, flags, idle);
+    }
     publish(k, cpu, task);
 }
 
-/// `requeue_delayed_entity`: a delayed sleeper is woken; if it has caught up meanwhile it keeps no credit.
-///
-/// Up to 6.18 the current task is *not* charged first: the sleeper is placed beside where that was when it was
-/// charged last, so by the time of the preemption check it is behind, and often preempts.
-fn requeue_delayed(k: &mut Kernel, cpu: CpuId, task: TaskId) {
-    if k.fair.params.later_lag_rules {
-        update_curr(k, cpu);
+/// The task joins its queue; groups that were empty join theirs, groups above those only count one more.
+fn enqueue_levels(k: &mut Kernel, cpu: CpuId, task: EntityId, mut flags: u32, mut idle: bool) {
+    let (mut id, mut joins) = (task, true);
+    loop {
+        let rq = k.fair.entities[id.index()].rq;
+        if joins {
+            entity::enqueue_entity(k, cpu, rq, id, flags);
+            flags = flags::ENQUEUE_WAKEUP;
+        } else {
+            group::update_level(k, cpu, id);
+        }
+        let queue = &mut k.fair.rqs[rq.index()];
+        queue.add_runnable(idle);
+        idle |= queue.idle;
+        let Some(owner) = k.fair.groups.layout.owner(rq) else { break };
+        if k.fair.is_dequeued(rq) {
+            return;
+        }
+        k.fair.give_shortest_slice(rq, owner);
+        let above = &k.fair.entities[owner.index()];
+        if joins && above.on_rq {
+            joins = false;
+            if above.sched_delayed {
+                let rq = above.rq;
+                entity::requeue_delayed(k, cpu, rq, owner);
+            }
+        }
+        id = owner;
     }
-    let (tick, idle) = (k.tick_ns, k.task(task).has_idle_policy());
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    let before = entities[task.index()].vlag;
-    let found = rq.entity_lag(entities, task, tick, params);
-    let lag = if params.later_lag_rules { delayed_lag(found, before, params) } else { found.min(0) };
-    let zero = params.has(Features::DELAY_ZERO);
-    if params.later_lag_rules || zero {
-        entities[task.index()].vlag = lag;
-    }
-    if (params.later_lag_rules && rq.avg_vruntime(entities) - lag != entities[task.index()].vruntime)
-        || (zero && found > 0)
-    {
-        rq.account_dequeue(entities, task);
-        rq.place_entity(entities, task, false, params);
-        rq.account_enqueue(entities, task);
-    }
-    entities[task.index()].sched_delayed = false;
-    rq.add_runnable(idle);
     k.add_nr_running(cpu, 1);
-    publish(k, cpu, task);
 }
 
-/// `update_entity_lag` of a delayed sleeper in 7.2: its lag does not fall while it waits, nor become a credit.
-fn delayed_lag(lag: i64, before: i64, params: &super::FairParams) -> i64 {
-    let lag = lag.max(before);
-    if params.has(Features::DELAY_ZERO) { lag.min(0) } else { lag }
+/// One task more or less is runnable below a queue: `h_nr_runnable` of every level, `nr_running` of the CPU.
+fn count_runnable(k: &mut Kernel, cpu: CpuId, mut rq: RqId, mut idle: bool, more: bool) {
+    loop {
+        let queue = &mut k.fair.rqs[rq.index()];
+        if more {
+            queue.add_runnable(idle)
+        } else {
+            queue.remove_runnable(idle)
+        }
+        idle |= queue.idle;
+        let Some(owner) = k.fair.groups.layout.owner(rq) else { break };
+        if k.fair.is_dequeued(rq) {
+            return;
+        }
+        rq = k.fair.entities[owner.index()].rq;
+    }
+    k.add_nr_running(cpu, if more { 1 } else { -1 });
 }
 
 /// The task leaves the queue. `false` if it stays as a delayed sleeper to burn off its negative lag.
 pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) -> bool {
-    update_averages(k, cpu, Some(task));
-    if k.fair.params.generation == Generation::Cfs {
-        cfs::dequeue_task(k, cpu, task, flags);
+    let id = k.fair.groups.layout.entity_of(task);
+    if k.fair.entities[id.index()].throttled {
+        bandwidth::dequeue_throttled(k, task, flags);
         return true;
     }
-    update_curr(k, cpu);
-    let (tick, idle) = (k.tick_ns, k.task(task).has_idle_policy());
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    if rq.next == Some(task) {
-        rq.next = None;
-    }
+    let rq = k.fair.entities[id.index()].rq;
+    entity::update_load_avg(k, rq, Some(id));
+    let idle = k.task(task).has_idle_policy();
+    dequeue_entities(k, cpu, id, flags, idle)
+}
+
+/// `dequeue_entities`: a task, or a group that was delayed, leaves; groups that it leaves empty leave theirs.
+fn dequeue_entities(k: &mut Kernel, cpu: CpuId, first: EntityId, mut flags: u32, mut idle: bool) -> bool {
     let sleep = flags & flags::DEQUEUE_SLEEP != 0;
-    let was_delayed = entities[task.index()].sched_delayed;
-    let may_delay = sleep && flags & flags::DEQUEUE_SPECIAL == 0 && !was_delayed;
-    let mut lag = rq.entity_lag(entities, task, tick, params);
-    if was_delayed && params.later_lag_rules {
-        lag = delayed_lag(lag, entities[task.index()].vlag, params);
-    }
-    entities[task.index()].vlag = lag;
-    if may_delay && params.has(Features::DELAY_DEQUEUE) && !rq.entity_eligible(entities, task) {
-        entities[task.index()].sched_delayed = true;
-        rq.remove_runnable(idle);
-        k.add_nr_running(cpu, -1);
-        return false;
-    }
-    rq.account_dequeue(entities, task);
-    rq.update_zero_vruntime(entities);
-    if params.has(Features::PLACE_REL_DEADLINE) && !sleep {
-        let entity = &mut entities[task.index()];
-        entity.deadline -= entity.vruntime;
-        entity.rel_deadline = true;
-    }
-    if was_delayed {
-        let entity = &mut entities[task.index()];
-        entity.sched_delayed = false;
-        if params.has(Features::DELAY_ZERO) && entity.vlag > 0 {
-            entity.vlag = 0;
+    let is_task = k.fair.groups.layout.task_of(first).is_some();
+    let counted = is_task && !k.fair.entities[first.index()].sched_delayed;
+    let (mut id, mut leaves) = (first, true);
+    loop {
+        let rq = k.fair.entities[id.index()].rq;
+        let stays = leaves && !entity::dequeue_entity(k, cpu, rq, id, flags);
+        if stays && id == first {
+            count_runnable(k, cpu, rq, idle, false);
+            return false;
         }
-        return true;
+        if stays || !leaves {
+            leaves = false;
+            group::update_level(k, cpu, id);
+        }
+        let queue = &mut k.fair.rqs[rq.index()];
+        if counted {
+            queue.remove_runnable(idle);
+        }
+        idle |= queue.idle;
+        let others = queue.load_weight > 0;
+        let Some(owner) = k.fair.groups.layout.owner(rq) else { break };
+        if k.fair.is_dequeued(rq) {
+            return true;
+        }
+        if leaves && others {
+            leaves = false;
+            if sleep {
+                set_next_buddy(k, owner);
+            }
+        }
+        if !leaves {
+            k.fair.give_shortest_slice(rq, owner);
+        }
+        flags |= flags::DEQUEUE_SLEEP;
+        flags &= !(flags::DEQUEUE_DELAYED | flags::DEQUEUE_SPECIAL);
+        id = owner;
     }
-    rq.remove_runnable(idle);
-    k.add_nr_running(cpu, -1);
+    if counted {
+        k.add_nr_running(cpu, -1);
+    }
     true
+}
+
+/// `find_matching_se`: the ancestors of two entities that are on one queue.
+fn find_matching(fair: &Fair, mut a: EntityId, mut b: EntityId) -> (EntityId, EntityId) {
+    let depth = |mut id: EntityId| {
+        let mut depth = 0;
+        while let Some(owner) = fair.parent(id) {
+            depth += 1;
+            id = owner;
+        }
+        depth
+    };
+    let up = |id: EntityId| fair.parent(id).expect("two entities of a CPU meet at its root queue");
+    if !fair.groups.is_flat() {
+        let (mut deep_a, mut deep_b) = (depth(a), depth(b));
+        while fair.entities[a.index()].rq != fair.entities[b.index()].rq {
+            let (rise_a, rise_b) = (deep_a >= deep_b, deep_b >= deep_a);
+            if rise_a {
+                (a, deep_a) = (up(a), deep_a - 1);
+            }
+            if rise_b {
+                (b, deep_b) = (up(b), deep_b - 1);
+            }
+        }
+    }
+    (a, b)
+}
+
+/// `se_is_idle`: a task by its policy, a group by `cpu.idle`.
+pub(super) fn is_idle_entity(k: &Kernel, id: EntityId) -> bool {
+    match (k.fair.groups.layout.own_queue(id), k.fair.groups.layout.task_of(id)) {
+        (Some(own), _) => k.fair.rqs[own.index()].idle,
+        (None, Some(task)) => k.task(task).has_idle_policy(),
+        (None, None) => false,
+    }
+}
+
+/// `set_next_buddy`: the entity and its groups are to be picked next, as far as they are not idle ones.
+pub(super) fn set_next_buddy(k: &mut Kernel, entity: EntityId) {
+    set_buddy(k, entity, |rq, id| rq.next = Some(id));
+}
+
+/// `set_last_buddy`: the entity and its groups were preempted.
+pub(super) fn set_last_buddy(k: &mut Kernel, entity: EntityId) {
+    set_buddy(k, entity, |rq, id| rq.last = Some(id));
+}
+
+fn set_buddy(k: &mut Kernel, entity: EntityId, set: fn(&mut CfsRq, EntityId)) {
+    let mut level = Some(entity);
+    while let Some(id) = level {
+        if !k.fair.entities[id.index()].on_rq || is_idle_entity(k, id) {
+            return;
+        }
+        let rq = k.fair.entities[id.index()].rq;
+        set(&mut k.fair.rqs[rq.index()], id);
+        level = k.fair.groups.layout.owner(rq);
+    }
+}
+
+/// `set_skip_buddy`: the entity and its groups yielded.
+pub(super) fn set_skip_buddy(k: &mut Kernel, entity: EntityId) {
+    let mut level = Some(entity);
+    while let Some(id) = level {
+        let rq = k.fair.entities[id.index()].rq;
+        k.fair.rqs[rq.index()].skip = Some(id);
+        level = k.fair.groups.layout.owner(rq);
+    }
+}
+
+/// `clear_buddies`: the entity and its groups are nobody's buddy.
+pub(super) fn clear_buddies(fair: &mut Fair, rq: RqId, id: EntityId) {
+    let buddies = |fair: &mut Fair, rq: RqId, id: EntityId| {
+        let queue = &mut fair.rqs[rq.index()];
+        let mut any = false;
+        for buddy in [&mut queue.last, &mut queue.next, &mut queue.skip] {
+            if *buddy == Some(id) {
+                *buddy = None;
+                any = true;
+            }
+        }
+        any
+    };
+    let (mut rq, mut id) = (rq, id);
+    while buddies(fair, rq, id) {
+        let Some(owner) = fair.groups.layout.owner(rq) else { return };
+        (rq, id) = (fair.entities[owner.index()].rq, owner);
+    }
 }
 
 /// `check_preempt_wakeup_fair`: whether the woken task preempts the current one, both fair.
 pub(crate) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId, wake_flags: u32) {
+    let curr = k.cpu(cpu).curr;
+    if curr == task || bandwidth::is_throttled(&k.fair, task) {
+        return;
+    }
     if k.fair.params.generation == Generation::Cfs {
         return cfs::wakeup_preempt(k, cpu, task, wake_flags);
     }
-    let curr = k.cpu(cpu).curr;
-    if curr == task {
-        return;
-    }
     let fork = wake_flags & flags::WF_FORK != 0;
     if k.fair.params.has(Features::NEXT_BUDDY) && !fork && !k.fair.entity(task).sched_delayed {
-        k.fair.rqs[cpu.index()].next = Some(task);
+        let id = k.fair.groups.layout.entity_of(task);
+        set_next_buddy(k, id);
     }
     if k.cpu(cpu).resched == Resched::Now || !k.fair.params.has(Features::WAKEUP_PREEMPTION) {
         return;
     }
-    let (curr_idle, idle) = (k.task(curr).has_idle_policy(), k.task(task).has_idle_policy());
+    let (curr, woken) = matching_entities(k, curr, task);
+    let (curr_idle, idle) = (is_idle_entity(k, curr), is_idle_entity(k, woken));
     if curr_idle && !idle {
         k.fair.entities[curr.index()].cancel_protect_slice();
         return k.resched_curr_lazy(cpu);
@@ -209,15 +270,16 @@ pub(crate) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId, wake_flag
     if curr_idle != idle || !matches!(k.task(task).policy, Policy::Normal | Policy::Ext) {
         return;
     }
-    update_curr(k, cpu);
+    let rq_id = k.fair.entities[curr.index()].rq;
+    entity::update_curr(k, cpu, rq_id);
     let Fair { params, rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    let shorter = entities[task.index()].slice < entities[curr.index()].slice;
+    let rq = &mut rqs[rq_id.index()];
+    let shorter = entities[woken.index()].slice < entities[curr.index()].slice;
     let short = shorter && params.has(Features::PREEMPT_SHORT);
     if params.later_lag_rules && fork && !short {
         return;
     }
-    if rq.pick_eevdf(entities, !short, params) == Some(task) {
+    if rq.pick_eevdf(entities, !short, params) == Some(woken) {
         if short {
             entities[curr.index()].cancel_protect_slice();
         }
@@ -227,83 +289,133 @@ pub(crate) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId, wake_flag
     }
 }
 
-/// `pick_task_fair`: the next task, dequeuing delayed sleepers whose turn came. Changes nothing else.
+/// The current and the woken task, or the groups of them that compete.
+pub(super) fn matching_entities(k: &Kernel, curr: TaskId, woken: TaskId) -> (EntityId, EntityId) {
+    let layout = k.fair.groups.layout;
+    find_matching(&k.fair, layout.entity_of(curr), layout.entity_of(woken))
+}
+
+/// Whether the current entity stands for idle work and the woken one does not, and whether they differ.
+pub(super) fn compare_idle(k: &Kernel, curr: EntityId, woken: EntityId) -> (bool, bool) {
+    let (curr, woken) = (is_idle_entity(k, curr), is_idle_entity(k, woken));
+    (curr && !woken, curr != woken)
+}
+
+/// `pick_task_fair`: the next task, level by level, dequeuing delayed sleepers whose turn came.
 pub(crate) fn pick_task(k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
+    let mut rq = RqId::root(cpu);
+    while k.fair.rqs[rq.index()].nr_queued > 0 {
+        entity::update_curr(k, cpu, rq);
+        if k.fair.rqs[rq.index()].limited && bandwidth::check_runtime(k, cpu, rq) {
+            rq = RqId::root(cpu);
+            continue;
+        }
+        let Fair { params, rqs, entities, .. } = &k.fair;
+        let queue = &rqs[rq.index()];
+        let picked = match params.generation {
+            Generation::Cfs => queue.pick_cfs(entities, params),
+            Generation::Eevdf => queue.pick_eevdf(entities, true, params),
+        };
+        let picked = picked?;
+        if entities[picked.index()].sched_delayed {
+            let delayed = k.fair.groups.layout.task_of(picked);
+            let idle = delayed.is_some_and(|task| k.task(task).has_idle_policy());
+            if delayed.is_some() {
+                entity::update_load_avg(k, rq, Some(picked));
+            }
+            dequeue_entities(k, cpu, picked, flags::DEQUEUE_SLEEP | flags::DEQUEUE_DELAYED, idle);
+            if let Some(task) = delayed {
+                k.task_mut(task).on_rq = false;
+            }
+            rq = RqId::root(cpu);
+            continue;
+        }
+        match k.fair.groups.layout.own_queue(picked) {
+            Some(own) => rq = own,
+            None => return k.fair.groups.layout.task_of(picked),
+        }
+    }
+    None
+}
+
+/// `set_next_task_fair`: the task becomes current, with its groups as far as they are not.
+pub(crate) fn set_next_task(k: &mut Kernel, task: TaskId) {
+    let mut id = k.fair.groups.layout.entity_of(task);
     loop {
-        if k.fair.rqs[cpu.index()].nr_queued == 0 {
-            return None;
+        let rq = k.fair.entities[id.index()].rq;
+        if k.fair.rqs[rq.index()].curr.is_some() {
+            break;
         }
-        if k.fair.params.generation == Generation::Cfs {
-            return cfs::pick_task(k, cpu);
+        entity::set_next_entity(k, rq, id);
+        if k.fair.rqs[rq.index()].limited {
+            bandwidth::ensure_runtime(k, rq, task);
         }
-        update_curr(k, cpu);
-        let Fair { params, rqs, entities, .. } = &mut k.fair;
-        let picked = rqs[cpu.index()].pick_eevdf(entities, true, params)?;
-        if !entities[picked.index()].sched_delayed {
-            return Some(picked);
-        }
-        dequeue_task(k, cpu, picked, flags::DEQUEUE_SLEEP | flags::DEQUEUE_DELAYED);
-        k.task_mut(picked).on_rq = false;
+        let Some(owner) = k.fair.groups.layout.owner(rq) else { break };
+        id = owner;
     }
 }
 
-/// The task becomes current: out of the tree, its slice protected.
-pub(crate) fn set_next_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
-    update_averages(k, cpu, Some(task));
-    if k.fair.params.generation == Generation::Cfs {
-        return cfs::set_next_task(k, cpu, task);
+/// `put_prev_task_fair`: the task stops being current, with its groups as far as the next task is not in them.
+pub(crate) fn put_prev_task(k: &mut Kernel, cpu: CpuId, task: TaskId, next: TaskId) {
+    let next = (k.task(next).class == Class::Fair).then(|| k.fair.groups.layout.entity_of(next));
+    let mut id = k.fair.groups.layout.entity_of(task);
+    loop {
+        let rq = k.fair.entities[id.index()].rq;
+        entity::put_prev_entity(k, cpu, rq, id);
+        let Some(owner) = k.fair.groups.layout.owner(rq) else { break };
+        if next.is_some_and(|next| k.fair.is_below(next, rq)) {
+            break;
+        }
+        id = owner;
     }
-    let now = k.now;
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    if entities[task.index()].on_rq {
-        rq.remove(entities, task);
-        rq.set_protect_slice(entities, task, params);
-    }
-    entities[task.index()].exec_start = now;
-    rq.curr = Some(task);
-    if rq.next == Some(task) {
-        rq.next = None;
-    }
-}
-
-/// The task stops being current: back into the tree if it is still queued.
-pub(crate) fn put_prev_task(k: &mut Kernel, cpu: CpuId, task: TaskId) {
-    update_curr(k, cpu);
-    update_averages(k, cpu, Some(task));
-    let Fair { rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    if entities[task.index()].on_rq {
-        rq.insert(entities, task);
-    }
-    rq.curr = None;
     if k.fair.entity(task).on_rq {
         publish(k, cpu, task);
     }
 }
 
-/// The tick found a fair task running.
+/// The tick found a fair task running: `entity_tick` on every level.
 pub(crate) fn task_tick(k: &mut Kernel, cpu: CpuId, task: TaskId) {
-    update_averages(k, cpu, Some(task));
-    if k.fair.params.generation == Generation::Cfs {
-        return cfs::task_tick(k, cpu, task);
+    let first = k.fair.groups.layout.entity_of(task);
+    let mut level = Some(first);
+    while let Some(id) = level {
+        let rq = k.fair.entities[id.index()].rq;
+        entity::update_load_avg(k, rq, Some(id));
+        entity::update_curr(k, cpu, rq);
+        if id == first {
+            publish(k, cpu, task);
+        } else {
+            group::update_cfs_group(k, cpu, id);
+        }
+        if k.fair.params.generation == Generation::Cfs {
+            cfs::check_preempt_tick(k, cpu, id);
+        }
+        level = k.fair.groups.layout.owner(rq);
     }
-    update_curr(k, cpu);
-    publish(k, cpu, task);
+    if k.fair.entities[first.index()].throttle_work {
+        k.resched_curr(cpu);
+    }
 }
 
 /// `yield_task_fair`: an eligible task forfeits the rest of its slice.
 pub(crate) fn yield_task(k: &mut Kernel, cpu: CpuId) {
+    let id = k.fair.groups.layout.entity_of(k.cpu(cpu).curr);
+    let rq_id = k.fair.entities[id.index()].rq;
+    let contended = k.fair.rqs[rq_id.index()].nr_queued > 1 || k.fair.rqs[cpu.index()].nr_runnable > 1;
     if k.fair.params.generation == Generation::Cfs {
-        return cfs::yield_task(k, cpu);
+        if contended {
+            cfs::yield_task(k, cpu, rq_id, id);
+        }
+        return;
     }
-    update_curr(k, cpu);
+    entity::update_curr(k, cpu, rq_id);
     let Fair { rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[cpu.index()];
-    let Some(task) = rq.curr.filter(|_| rq.nr_queued > 1) else { return };
+    let rq = &mut rqs[rq_id.index()];
+    if !contended || rq.curr != Some(id) {
+        return;
+    }
     rq.next = None;
-    if rq.entity_eligible(entities, task) {
-        let entity = &mut entities[task.index()];
+    if rq.entity_eligible(entities, id) {
+        let entity = &mut entities[id.index()];
         entity.vruntime = entity.deadline;
         entity.deadline += entity.load.virtual_time(entity.slice) as i64;
         rq.update_zero_vruntime(entities);
@@ -314,8 +426,9 @@ pub(crate) fn yield_task(k: &mut Kernel, cpu: CpuId) {
 pub(crate) fn reweight(k: &mut Kernel, task: TaskId) {
     let state = k.task(task);
     let (weight, custom) = (state.weight, state.custom_slice);
+    let id = k.fair.groups.layout.entity_of(task);
     let Fair { params, entities, .. } = &mut k.fair;
-    let entity = &mut entities[task.index()];
+    let entity = &mut entities[id.index()];
     debug_assert!(!entity.on_rq);
     if entity.load.weight != weight {
         // Lag and relative deadline are in virtual time: rescale so that real time owed stays the same.
@@ -336,13 +449,14 @@ pub(crate) fn select_task_rq(k: &mut Kernel, task: TaskId, wake_flags: u32) -> C
     select::select_task_rq(k, task, wake_flags)
 }
 
-/// Publishes the rank of a queued task in ns of virtual time: its deadline against the queue's virtual time (CFS: its
-/// vruntime against the queue's smallest).
-pub(super) fn publish(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+/// Publishes the rank of a queued task in ns of virtual time: its deadline against the virtual time of its queue (CFS:
+/// its vruntime against the queue's smallest).
+fn publish(k: &mut Kernel, cpu: CpuId, task: TaskId) {
     if !k.trace.detail || k.task(task).class != Class::Fair {
         return;
     }
-    let (rq, entity) = (&k.fair.rqs[cpu.index()], k.fair.entity(task));
+    let entity = k.fair.entity(task);
+    let rq = &k.fair.rqs[entity.rq.index()];
     let key = match k.fair.params.generation {
         Generation::Eevdf => entity.deadline - rq.avg_vruntime(&k.fair.entities),
         Generation::Cfs => entity.vruntime - rq.min_vruntime,

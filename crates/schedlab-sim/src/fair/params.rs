@@ -129,6 +129,18 @@ pub(crate) struct FairParams {
     /// 7.2: lag is clamped by the longest slice on the queue, a delayed sleeper's lag never falls and is never
     /// positive, new tasks do not preempt, and whoever runs is charged before a delayed sleeper is put back.
     pub(crate) later_lag_rules: bool,
+    /// CFS since 6.2: no slice is longer than the latency.
+    pub(crate) limits_slice: bool,
+    /// `cpu.idle` exists (since 5.15).
+    pub(crate) has_group_idle: bool,
+    /// Quotas throttle tasks on their return to user space (since 6.18), not the group's entity.
+    pub(crate) throttles_tasks: bool,
+    /// Periods of quotas start at a random phase (6.12; not 6.1).
+    pub(crate) random_period_phase: bool,
+    /// `sched_cfs_bandwidth_slice_us`: what a CPU takes from its group's quota at a time.
+    bandwidth_slice_us: u64,
+    /// `sched_autogroup_enabled`: groups of sessions are scheduled as groups.
+    pub(crate) autogroup: u64,
     /// EEVDF before `vprot` (6.12): the whole slice is protected from the pick on.
     pub(crate) protects_whole_slice: bool,
 }
@@ -157,6 +169,12 @@ impl FairParams {
             vcpu_pack_percent: 0,
             features,
             later_lag_rules: version >= KernelVersion { major: 6, minor: 19 },
+            limits_slice: since(6, 2),
+            has_group_idle: since(5, 15),
+            throttles_tasks: since(6, 18),
+            random_period_phase: since(6, 7),
+            bandwidth_slice_us: 5_000,
+            autogroup: 1,
             protects_whole_slice: !since(6, 17),
         }
     }
@@ -164,6 +182,11 @@ impl FairParams {
     /// `sched_nr_latency`: up to so many tasks share one latency.
     pub(crate) fn nr_latency(&self) -> u64 {
         self.latency.div_ceil(self.min_granularity)
+    }
+
+    /// `sched_cfs_bandwidth_slice`, in ns.
+    pub(crate) fn bandwidth_slice(&self) -> u64 {
+        self.bandwidth_slice_us * 1_000
     }
 
     /// Whether a feature is on.
@@ -275,6 +298,8 @@ macro_rules! numbers {
             },
             migration_cost($migration),
             nr_migrate($migrate),
+            BANDWIDTH_SLICE,
+            AUTOGROUP,
             $($more),*
         ];
     };
@@ -289,6 +314,22 @@ const fn migration_cost(name: &'static str) -> Number {
         value: |params| &mut params.migration_cost,
     }
 }
+
+const BANDWIDTH_SLICE: Number = Number {
+    name: "sched_cfs_bandwidth_slice_us",
+    unit: "us",
+    bounds: (1, 1_000_000),
+    meaning: "What a CPU takes from a group's quota at a time.",
+    value: |params| &mut params.bandwidth_slice_us,
+};
+
+const AUTOGROUP: Number = Number {
+    name: "sched_autogroup_enabled",
+    unit: "",
+    bounds: (0, 1),
+    meaning: "Sessions without a cgroup of their own are groups: 0 off, 1 on.",
+    value: |params| &mut params.autogroup,
+};
 
 const fn nr_migrate(name: &'static str) -> Number {
     Number {
@@ -334,6 +375,8 @@ const NUMBERS_OF_EEVDF: &[Number] = &[
     },
     migration_cost("migration_cost_ns"),
     nr_migrate("nr_migrate"),
+    BANDWIDTH_SLICE,
+    AUTOGROUP,
     Number {
         name: "vcpu_pack_percent",
         unit: "%",

@@ -156,6 +156,46 @@ impl Average {
         self.resum();
     }
 
+    /// Σ of the time that counted, unweighted for a task or a group.
+    pub(crate) fn load_sum(&self) -> u64 {
+        self.load_sum
+    }
+
+    /// `reweight_entity`'s part: an entity of this queue has another weight.
+    pub(crate) fn reweight(&mut self, entity: &mut Average, weight: u64) {
+        let load = weight * entity.load_sum / entity.most();
+        let before = std::mem::replace(&mut entity.load, load);
+        self.load = (self.load + load).saturating_sub(before);
+        self.load_sum = self.load * self.most();
+    }
+
+    /// `update_tg_cfs_util`, `update_tg_cfs_runnable` and `update_tg_cfs_load` for a group's entity, `self`: it follows
+    /// its `own` queue, of total weight `own_weight`, and the queue `above` follows it. `runnable_sum` is what joined
+    /// (or left, negative) below.
+    pub(crate) fn follow(
+        &mut self,
+        own: &Average,
+        own_weight: u64,
+        above: &mut Average,
+        weight: u64,
+        runnable_sum: i64,
+    ) {
+        above.util = (above.util + own.util).saturating_sub(self.util);
+        above.runnable = (above.runnable + own.runnable).saturating_sub(self.runnable);
+        (self.util, self.runnable) = (own.util, own.runnable);
+        let most = self.most();
+        (self.util_sum, self.runnable_sum) = (self.util * most, self.runnable * most);
+        let sum = if runnable_sum >= 0 {
+            (self.load_sum + runnable_sum as u64).min(most)
+        } else {
+            self.load_sum.min(own.load_sum.checked_div(own_weight).unwrap_or(0))
+        };
+        self.load_sum = sum.max(self.util_sum >> 10);
+        let before = std::mem::replace(&mut self.load, weight * self.load_sum / most);
+        above.load = (above.load + self.load).saturating_sub(before);
+        above.resum();
+    }
+
     fn resum(&mut self) {
         let most = self.most();
         self.load_sum = self.load * most;

@@ -5,10 +5,10 @@
 //! deadline (for CFS by vruntime) here: with few tasks a queue that is faster, and the order (ties first come, first served) is
 //! the same.
 
+use super::ids::{EntityId, RqId};
 use super::params::{FairParams, Features, Generation};
 use super::pelt::Average;
 use super::weight::Load;
-use schedlab_model::{CpuId, TaskId};
 
 /// A task as the fair class sees it (`struct sched_entity`).
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +36,23 @@ pub(crate) struct FairEntity {
     /// When it ran last, `exec_start`.
     pub(crate) exec_start: u64,
     /// CFS: the queue whose `min_vruntime` the vruntime counts from; `None` counts from 0.
-    pub(crate) home: Option<CpuId>,
+    pub(crate) home: Option<RqId>,
+    /// CPU time in the class.
+    pub(crate) sum_exec: u64,
     /// CFS: CPU time when it was picked last (`prev_sum_exec_runtime`).
     pub(crate) prev_sum_exec: u64,
     /// Its averages.
     pub(crate) average: Average,
-    /// The CPU whose queue's averages contain it.
-    pub(crate) attached: Option<CpuId>,
+    /// The queue whose averages contain it.
+    pub(crate) attached: Option<RqId>,
+    /// The queue it is on, or was last (`cfs_rq`).
+    pub(crate) rq: RqId,
+    /// A task's group, 0 for the root (`sched_task_group`).
+    pub(crate) group: u32,
+    /// A task that must leave its throttled queue when it returns to its own work (`sched_throttle_work`).
+    pub(crate) throttle_work: bool,
+    /// A task that has left it, until there is quota again (`p->throttled`).
+    pub(crate) throttled: bool,
 }
 
 /// What the search for the next task needs, in the tree's order.
@@ -51,7 +61,7 @@ struct Node {
     /// What the tree is ordered by.
     order: i64,
     vruntime: i64,
-    task: TaskId,
+    id: EntityId,
 }
 
 /// One CPU's queue (`struct cfs_rq`).
@@ -61,7 +71,7 @@ pub(crate) struct CfsRq {
     nodes: Vec<Node>,
     generation: Generation,
     /// The current entity, if it is a fair task.
-    pub(crate) curr: Option<TaskId>,
+    pub(crate) curr: Option<EntityId>,
     /// Σ weight · (vruntime − `zero_vruntime`) over `nodes`.
     sum_w_vruntime: i64,
     /// Σ weight over `nodes`.
@@ -79,15 +89,19 @@ pub(crate) struct CfsRq {
     /// Σ weight of all entities on the queue (`load.weight`).
     pub(crate) load_weight: u64,
     /// `cfs_rq->next`: whom a wake-up wants to run next.
-    pub(crate) next: Option<TaskId>,
+    pub(crate) next: Option<EntityId>,
     /// CFS: whom a wake-up has preempted.
-    pub(crate) last: Option<TaskId>,
+    pub(crate) last: Option<EntityId>,
     /// CFS: who yielded.
-    pub(crate) skip: Option<TaskId>,
+    pub(crate) skip: Option<EntityId>,
     /// CFS: the smallest vruntime there was on the queue, never falling.
     pub(crate) min_vruntime: i64,
     /// Averages of all that is attached.
     pub(crate) average: Average,
+    /// The queue of a group with `cpu.idle`.
+    pub(crate) idle: bool,
+    /// The queue of a group with a quota (`runtime_enabled`).
+    pub(crate) limited: bool,
 }
 
 impl CfsRq {
@@ -106,8 +120,8 @@ impl CfsRq {
     }
 
     /// The leftmost in the tree.
-    pub(crate) fn first(&self) -> Option<TaskId> {
-        self.nodes.first().map(|node| node.task)
+    pub(crate) fn first(&self) -> Option<EntityId> {
+        self.nodes.first().map(|node| node.id)
     }
 
     /// `entity_key`.
@@ -141,8 +155,8 @@ impl CfsRq {
     }
 
     /// `entity_eligible`.
-    pub(crate) fn entity_eligible(&self, entities: &[FairEntity], task: TaskId) -> bool {
-        Self::vruntime_eligible(self.sums(entities), self.key(entities[task.index()].vruntime))
+    pub(crate) fn entity_eligible(&self, entities: &[FairEntity], id: EntityId) -> bool {
+        Self::vruntime_eligible(self.sums(entities), self.key(entities[id.index()].vruntime))
     }
 
     /// `entity_lag`: how much virtual time the entity is owed, clamped to the larger of two slices and a tick.
@@ -150,11 +164,11 @@ impl CfsRq {
     pub(crate) fn entity_lag(
         &self,
         entities: &[FairEntity],
-        task: TaskId,
+        id: EntityId,
         tick_ns: u64,
         params: &FairParams,
     ) -> i64 {
-        let entity = &entities[task.index()];
+        let entity = &entities[id.index()];
         let limit = if params.later_lag_rules {
             self.max_slice(entities, params) + tick_ns
         } else {
@@ -165,13 +179,13 @@ impl CfsRq {
     }
 
     /// `cfs_rq_min_slice`: shortest slice on the queue.
-    fn min_slice(&self, entities: &[FairEntity], params: &FairParams) -> u64 {
+    pub(super) fn min_slice(&self, entities: &[FairEntity], params: &FairParams) -> u64 {
         if self.nr_custom == 0 {
             return params.base_slice;
         }
         let curr = self.curr.filter(|curr| entities[curr.index()].on_rq);
-        let all = self.nodes.iter().map(|node| node.task).chain(curr);
-        all.map(|task| entities[task.index()].slice).min().unwrap_or(params.base_slice)
+        let all = self.nodes.iter().map(|node| node.id).chain(curr);
+        all.map(|id| entities[id.index()].slice).min().unwrap_or(params.base_slice)
     }
 
     /// `cfs_rq_max_slice`: longest slice on the queue.
@@ -180,8 +194,8 @@ impl CfsRq {
             return params.base_slice;
         }
         let curr = self.curr.filter(|curr| entities[curr.index()].on_rq);
-        let all = self.nodes.iter().map(|node| node.task).chain(curr);
-        all.map(|task| entities[task.index()].slice).max().unwrap_or(params.base_slice)
+        let all = self.nodes.iter().map(|node| node.id).chain(curr);
+        all.map(|id| entities[id.index()].slice).max().unwrap_or(params.base_slice)
     }
 
     /// Moves the reference point to the average, so that keys stay small (`update_zero_vruntime`).
@@ -217,13 +231,13 @@ impl CfsRq {
     pub(crate) fn place_entity(
         &mut self,
         entities: &mut [FairEntity],
-        task: TaskId,
+        id: EntityId,
         initial: bool,
         params: &FairParams,
     ) {
         let average = self.avg_vruntime(entities);
         let (_, weight) = self.sums(entities);
-        let entity = &mut entities[task.index()];
+        let entity = &mut entities[id.index()];
         if !entity.custom_slice {
             entity.slice = params.base_slice;
         }
@@ -245,23 +259,23 @@ impl CfsRq {
     }
 
     /// `account_entity_enqueue` and, unless it is current, `__enqueue_entity`.
-    pub(crate) fn account_enqueue(&mut self, entities: &mut [FairEntity], task: TaskId) {
-        let entity = &mut entities[task.index()];
+    pub(crate) fn account_enqueue(&mut self, entities: &mut [FairEntity], id: EntityId) {
+        let entity = &mut entities[id.index()];
         entity.on_rq = true;
         self.nr_queued += 1;
         self.load_weight += u64::from(entity.load.weight);
         self.nr_custom += u32::from(entity.custom_slice);
-        if self.curr != Some(task) {
-            self.insert(entities, task);
+        if self.curr != Some(id) {
+            self.insert(entities, id);
         }
     }
 
     /// `account_entity_dequeue` and, unless it is current, `__dequeue_entity`.
-    pub(crate) fn account_dequeue(&mut self, entities: &mut [FairEntity], task: TaskId) {
-        if self.curr != Some(task) {
-            self.remove(entities, task);
+    pub(crate) fn account_dequeue(&mut self, entities: &mut [FairEntity], id: EntityId) {
+        if self.curr != Some(id) {
+            self.remove(entities, id);
         }
-        let entity = &mut entities[task.index()];
+        let entity = &mut entities[id.index()];
         entity.on_rq = false;
         self.nr_queued -= 1;
         self.load_weight -= u64::from(entity.load.weight);
@@ -283,33 +297,33 @@ impl CfsRq {
     }
 
     /// `__enqueue_entity`: into the tree.
-    pub(crate) fn insert(&mut self, entities: &[FairEntity], task: TaskId) {
-        let entity = &entities[task.index()];
+    pub(crate) fn insert(&mut self, entities: &[FairEntity], id: EntityId) {
+        let entity = &entities[id.index()];
         let weight = i64::from(entity.load.weight);
         self.sum_w_vruntime += self.key(entity.vruntime) * weight;
         self.sum_weight += weight;
         let order = self.order(entity);
         let at = self.nodes.partition_point(|node| node.order <= order);
-        self.nodes.insert(at, Node { order, vruntime: entity.vruntime, task });
+        self.nodes.insert(at, Node { order, vruntime: entity.vruntime, id });
     }
 
     /// `__dequeue_entity`: out of the tree.
-    pub(crate) fn remove(&mut self, entities: &[FairEntity], task: TaskId) {
-        let entity = &entities[task.index()];
+    pub(crate) fn remove(&mut self, entities: &[FairEntity], id: EntityId) {
+        let entity = &entities[id.index()];
         let weight = i64::from(entity.load.weight);
         self.sum_w_vruntime -= self.key(entity.vruntime) * weight;
         self.sum_weight -= weight;
         let order = self.order(entity);
         let first = self.nodes.partition_point(|node| node.order < order);
-        let offset = self.nodes[first..].iter().position(|node| node.task == task);
+        let offset = self.nodes[first..].iter().position(|node| node.id == id);
         self.nodes.remove(first + offset.expect("a queued entity is in the tree at its place"));
     }
 
     /// `set_protect_slice`: up to what virtual time the entity just picked runs unchallenged.
-    pub(crate) fn set_protect_slice(&self, entities: &mut [FairEntity], task: TaskId, params: &FairParams) {
+    pub(crate) fn set_protect_slice(&self, entities: &mut [FairEntity], id: EntityId, params: &FairParams) {
         let parity = params.has(Features::RUN_TO_PARITY);
         let shortest = if parity { self.min_slice(entities, params) } else { params.normalized_base_slice };
-        let entity = &mut entities[task.index()];
+        let entity = &mut entities[id.index()];
         let slice = shortest.min(entity.slice);
         entity.vprot = entity.deadline;
         if slice != entity.slice {
@@ -322,11 +336,11 @@ impl CfsRq {
     pub(crate) fn update_protect_slice(
         &self,
         entities: &mut [FairEntity],
-        task: TaskId,
+        id: EntityId,
         params: &FairParams,
     ) {
         let slice = self.min_slice(entities, params);
-        let entity = &mut entities[task.index()];
+        let entity = &mut entities[id.index()];
         let end = entity.vruntime + entity.load.virtual_time(slice) as i64;
         entity.vprot = entity.vprot.min(end);
     }
@@ -338,10 +352,10 @@ impl CfsRq {
         entities: &[FairEntity],
         protect: bool,
         params: &FairParams,
-    ) -> Option<TaskId> {
+    ) -> Option<EntityId> {
         let curr = self.curr.filter(|curr| entities[curr.index()].on_rq);
         if self.nr_queued == 1 {
-            return curr.or_else(|| self.nodes.first().map(|node| node.task));
+            return curr.or_else(|| self.nodes.first().map(|node| node.id));
         }
         let sums = self.sums(entities);
         let eligible = |vruntime: i64| Self::vruntime_eligible(sums, self.key(vruntime));
@@ -354,25 +368,25 @@ impl CfsRq {
             }
         }
         let curr = curr.map(|curr| (curr, &entities[curr.index()])).filter(|(_, c)| eligible(c.vruntime));
-        if let Some((task, entity)) = curr
+        if let Some((id, entity)) = curr
             && protect
             && entity.protect_slice()
         {
-            return Some(task);
+            return Some(id);
         }
         let best = self.nodes.iter().find(|node| eligible(node.vruntime));
         match (curr, best) {
-            (Some((task, entity)), Some(best)) if entity.deadline < best.order => Some(task),
-            (_, Some(best)) => Some(best.task),
-            (Some((task, _)), None) => Some(task),
+            (Some((id, entity)), Some(best)) if entity.deadline < best.order => Some(id),
+            (_, Some(best)) => Some(best.id),
+            (Some((id, _)), None) => Some(id),
             // Rounding cannot leave everybody ineligible: the smallest vruntime is at most the average.
-            (None, None) => self.nodes.first().map(|node| node.task),
+            (None, None) => self.nodes.first().map(|node| node.id),
         }
     }
 
     /// Tasks in the tree (the current one is not), by deadline.
-    pub(crate) fn queued(&self) -> impl DoubleEndedIterator<Item = TaskId> + '_ {
-        self.nodes.iter().map(|node| node.task)
+    pub(crate) fn queued(&self) -> impl DoubleEndedIterator<Item = EntityId> + '_ {
+        self.nodes.iter().map(|node| node.id)
     }
 }
 
@@ -393,9 +407,14 @@ impl FairEntity {
             rel_deadline: false,
             exec_start: 0,
             home: None,
+            sum_exec: 0,
             prev_sum_exec: 0,
             average: Average::of_new_task(u64::from(weight)),
             attached: None,
+            rq: RqId(0),
+            group: 0,
+            throttle_work: false,
+            throttled: false,
         }
     }
 
@@ -404,6 +423,7 @@ impl FairEntity {
     pub(crate) fn charge(&mut self, now: u64) -> u64 {
         let delta = now - std::mem::replace(&mut self.exec_start, now);
         self.vruntime += self.load.virtual_time(delta) as i64;
+        self.sum_exec += delta;
         delta
     }
 

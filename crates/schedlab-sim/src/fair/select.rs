@@ -3,6 +3,7 @@
 //! Wake-ups: waker's or previous CPU (`wake_affine`), then an idle CPU near it (`select_idle_sibling`).
 //! Forks: down the domains to the idlest, by tasks at the moment.
 
+use super::group::task_h_load;
 use super::params::Features;
 use crate::core::flags;
 use crate::kernel::{CpuMask, Kernel};
@@ -45,8 +46,8 @@ fn wake_affine(k: &mut Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: boo
             return prev;
         }
     }
-    super::class::update_averages(k, here, None);
-    super::class::update_averages(k, prev, None);
+    super::class::update_averages(k, here);
+    super::class::update_averages(k, prev);
     let lighter = k.fair.params.has(Features::WA_WEIGHT) && is_lighter(k, task, here, prev, sync);
     if lighter { here } else { prev }
 }
@@ -54,10 +55,10 @@ fn wake_affine(k: &mut Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: boo
 /// `wake_affine_weight`: the waker's CPU would be less loaded with the task than the previous one is now.
 fn is_lighter(k: &Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) -> bool {
     let load = |cpu: CpuId| k.fair.rqs[cpu.index()].average.load;
-    let weight = k.fair.entity(task).average.load;
+    let weight = task_h_load(&k.fair, task);
     let mut this_load = load(here);
     if sync {
-        let current = k.fair.entity(k.cpu(here).curr).average.load;
+        let current = task_h_load(&k.fair, k.cpu(here).curr);
         if current > this_load {
             return true;
         }
@@ -116,9 +117,13 @@ fn packs(k: &mut Kernel, task: TaskId, target: CpuId) -> bool {
     if percent == 0 {
         return false;
     }
-    super::class::update_averages(k, target, None);
+    super::class::update_averages(k, target);
     let entity = k.fair.entity(task);
-    let own = if entity.attached == Some(target) { 0 } else { entity.average.util };
+    let own = if entity.attached.map(|rq| k.fair.groups.cpu_of(rq)) == Some(target) {
+        0
+    } else {
+        entity.average.util
+    };
     let util = k.fair.rqs[target.index()].average.util + own;
     util * 100 < percent * u64::from(k.cpu(target).capacity)
 }

@@ -2,6 +2,7 @@
 
 use super::Fair;
 use super::class;
+use super::ids::EntityId;
 use super::params::{FairParams, Features};
 use super::queue::{CfsRq, FairEntity};
 use crate::core::flags;
@@ -25,7 +26,7 @@ fn queue(rows: &[(u32, i64, i64)]) -> (CfsRq, Vec<FairEntity>) {
     let mut rq = CfsRq::default();
     for (index, &(weight, vruntime, deadline)) in rows.iter().enumerate() {
         entities.push(FairEntity { vruntime, deadline, ..FairEntity::new(weight, 0, &params()) });
-        rq.account_enqueue(&mut entities, TaskId(index as u32 + 1));
+        rq.account_enqueue(&mut entities, EntityId(index as u32 + 1));
     }
     (rq, entities)
 }
@@ -36,9 +37,9 @@ fn queue(rows: &[(u32, i64, i64)]) -> (CfsRq, Vec<FairEntity>) {
 fn the_average_is_weighted_and_lags_cancel_out() {
     let (rq, entities) = queue(&[(1_024, 1_000, 5_000), (2_048, 4_000, 5_000)]);
     assert_eq!(rq.avg_vruntime(&entities), 3_000);
-    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK, &params()), 2_000);
-    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK, &params()), -1_000);
-    assert!(rq.entity_eligible(&entities, TaskId(1)) && !rq.entity_eligible(&entities, TaskId(2)));
+    assert_eq!(rq.entity_lag(&entities, EntityId(1), TICK, &params()), 2_000);
+    assert_eq!(rq.entity_lag(&entities, EntityId(2), TICK, &params()), -1_000);
+    assert!(rq.entity_eligible(&entities, EntityId(1)) && !rq.entity_eligible(&entities, EntityId(2)));
 }
 
 /// V = (−1 + 0) / 2 rounds down to −1, but eligibility compares exactly: 0·2048 > −1·1024, so not eligible.
@@ -46,7 +47,7 @@ fn the_average_is_weighted_and_lags_cancel_out() {
 fn eligibility_is_exact_where_the_average_rounds() {
     let (rq, entities) = queue(&[(1_024, -1, 5), (1_024, 0, 5)]);
     assert_eq!(rq.avg_vruntime(&entities), -1);
-    assert!(rq.entity_eligible(&entities, TaskId(1)) && !rq.entity_eligible(&entities, TaskId(2)));
+    assert!(rq.entity_eligible(&entities, EntityId(1)) && !rq.entity_eligible(&entities, EntityId(2)));
 }
 
 /// The limit is max(2 · 0.7 ms, 4 ms) = 4 ms of real time: at weight 335 that is 4 ms · 1024/335 = 12.227 ms
@@ -54,10 +55,10 @@ fn eligibility_is_exact_where_the_average_rounds() {
 #[test]
 fn lag_is_clamped_to_two_slices_or_a_tick() {
     let (rq, entities) = queue(&[(1_024, 0, 1), (1_024, 40_000_000, 1)]);
-    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK, &params()), 4_000_000);
-    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK, &params()), -4_000_000);
+    assert_eq!(rq.entity_lag(&entities, EntityId(1), TICK, &params()), 4_000_000);
+    assert_eq!(rq.entity_lag(&entities, EntityId(2), TICK, &params()), -4_000_000);
     let (rq, entities) = queue(&[(335, 0, 1), (1_024, 90_000_000, 1)]);
-    assert!(rq.entity_lag(&entities, TaskId(1), TICK, &params()).abs_diff(12_226_866) < 10);
+    assert!(rq.entity_lag(&entities, EntityId(1), TICK, &params()).abs_diff(12_226_866) < 10);
 }
 
 /// 7.2: the longest slice, here 3 ms, and a tick of 4 ms: 7 ms.
@@ -68,9 +69,9 @@ fn lag_is_clamped_to_the_longest_slice_and_a_tick_since_7_2() {
     let mut rq = CfsRq::default();
     for (task, (vruntime, slice)) in [(0, 0), (40_000_000, 3_000_000)].into_iter().enumerate() {
         entities.push(FairEntity { vruntime, ..FairEntity::new(1_024, slice, &params) });
-        rq.account_enqueue(&mut entities, TaskId(task as u32 + 1));
+        rq.account_enqueue(&mut entities, EntityId(task as u32 + 1));
     }
-    assert_eq!(rq.entity_lag(&entities, TaskId(1), TICK, &params), 7_000_000);
+    assert_eq!(rq.entity_lag(&entities, EntityId(1), TICK, &params), 7_000_000);
 }
 
 /// Queue: one of weight 1024 at 10 ms. A new one of weight 1024 with lag 1 ms is placed with lag
@@ -79,11 +80,11 @@ fn lag_is_clamped_to_the_longest_slice_and_a_tick_since_7_2() {
 fn placement_inflates_lag_so_that_it_survives_the_own_weight() {
     let (mut rq, mut entities) = queue(&[(1_024, 10_000_000, 11_000_000)]);
     entities.push(FairEntity { vlag: 1_000_000, ..FairEntity::new(1_024, 0, &params()) });
-    rq.place_entity(&mut entities, TaskId(2), false, &params());
+    rq.place_entity(&mut entities, EntityId(2), false, &params());
     assert_eq!(entities[2].vruntime, 8_000_000);
-    rq.account_enqueue(&mut entities, TaskId(2));
+    rq.account_enqueue(&mut entities, EntityId(2));
     assert_eq!(rq.avg_vruntime(&entities), 9_000_000);
-    assert_eq!(rq.entity_lag(&entities, TaskId(2), TICK, &params()), 1_000_000);
+    assert_eq!(rq.entity_lag(&entities, EntityId(2), TICK, &params()), 1_000_000);
 }
 
 /// Slice 0.7 ms (normalized, one CPU). Nice 0: 700000 later; nice 5: 700000 · 1024/335 = 2139701.5, in the
@@ -93,9 +94,9 @@ fn deadlines_follow_weight_and_new_tasks_get_half_a_slice() {
     for (weight, whole, half) in [(1_024, 700_000, 350_000), (335, 2_139_701, 1_069_850)] {
         let (mut rq, mut entities) = queue(&[(1_024, 0, 700_000)]);
         entities.push(FairEntity::new(weight, 0, &params()));
-        rq.place_entity(&mut entities, TaskId(2), false, &params());
+        rq.place_entity(&mut entities, EntityId(2), false, &params());
         assert_eq!(entities[2].deadline - entities[2].vruntime, whole);
-        rq.place_entity(&mut entities, TaskId(2), true, &params());
+        rq.place_entity(&mut entities, EntityId(2), true, &params());
         assert_eq!(entities[2].deadline - entities[2].vruntime, half);
     }
 }
@@ -115,20 +116,20 @@ fn base_slices_are_those_of_the_kernels() {
 #[test]
 fn the_pick_is_the_earliest_deadline_among_the_eligible() {
     let (rq, entities) = queue(&[(1_024, 0, 5), (1_024, 3, 4), (1_024, -3, 9)]);
-    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(TaskId(1)));
+    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(EntityId(1)));
 }
 
 #[test]
 fn equal_deadlines_are_served_first_come_first() {
     let (rq, entities) = queue(&[(1_024, 0, 5), (1_024, 0, 5)]);
-    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(TaskId(1)));
+    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(EntityId(1)));
 }
 
 /// Makes task 1 current, as `set_next_task` does.
 fn run_first(rq: &mut CfsRq, entities: &mut [FairEntity], params: &FairParams) {
-    rq.remove(entities, TaskId(1));
-    rq.curr = Some(TaskId(1));
-    rq.set_protect_slice(entities, TaskId(1), params);
+    rq.remove(entities, EntityId(1));
+    rq.curr = Some(EntityId(1));
+    rq.set_protect_slice(entities, EntityId(1), params);
 }
 
 /// Alone with equals the whole slice is protected (deadline 700000). Beside a slice of 0.2 ms the protection
@@ -139,16 +140,16 @@ fn protection_lasts_as_long_as_the_shortest_slice() {
     run_first(&mut rq, &mut entities, &params());
     assert_eq!(entities[1].vprot, 700_000);
     entities.push(FairEntity::new(1_024, 200_000, &params()));
-    rq.account_enqueue(&mut entities, TaskId(3));
-    rq.update_protect_slice(&mut entities, TaskId(1), &params());
+    rq.account_enqueue(&mut entities, EntityId(3));
+    rq.update_protect_slice(&mut entities, EntityId(1), &params());
     assert_eq!(entities[1].vprot, 200_000);
-    rq.set_protect_slice(&mut entities, TaskId(1), &params());
+    rq.set_protect_slice(&mut entities, EntityId(1), &params());
     assert_eq!(entities[1].vprot, 200_000);
     let mut off = params();
     off.set("RUN_TO_PARITY", 0).expect("a feature");
     entities[1].slice = 3_000_000;
     entities[1].deadline = 3_000_000;
-    rq.set_protect_slice(&mut entities, TaskId(1), &off);
+    rq.set_protect_slice(&mut entities, EntityId(1), &off);
     assert_eq!(entities[1].vprot, 700_000);
 }
 
@@ -160,10 +161,10 @@ fn a_shorter_slice_wins_only_against_protection_that_is_overridden() {
     entities[1].slice = 10_000_000;
     run_first(&mut rq, &mut entities, &params());
     entities[1].vprot = 10_000_000;
-    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(TaskId(1)));
-    assert_eq!(rq.pick_eevdf(&entities, false, &params()), Some(TaskId(2)));
+    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(EntityId(1)));
+    assert_eq!(rq.pick_eevdf(&entities, false, &params()), Some(EntityId(2)));
     entities[1].cancel_protect_slice();
-    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(TaskId(2)));
+    assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(EntityId(2)));
 }
 
 /// A kernel with one CPU and this many nice-0 tasks of the given custom slices.
@@ -174,7 +175,7 @@ fn kernel(slices: &[u64]) -> Kernel {
         hz: 250,
         costs: CostTable::zero(),
         domains: Domains::new(&topology),
-        fair: Fair::new(params(), 1),
+        fair: Fair::new(params(), 1, &[]),
         rt: Rt::new(1),
         device_count: 0,
         rng: Rng::new(1, 1),
@@ -190,9 +191,9 @@ fn kernel(slices: &[u64]) -> Kernel {
 
 fn switch_to(k: &mut Kernel, task: TaskId) {
     if let Some(prev) = k.fair.rqs[0].curr {
-        class::put_prev_task(k, CPU, prev);
+        class::put_prev_task(k, CPU, TaskId(prev.0), task);
     }
-    class::set_next_task(k, CPU, task);
+    class::set_next_task(k, task);
     k.cpu_mut(CPU).curr = task;
 }
 

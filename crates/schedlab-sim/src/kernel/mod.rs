@@ -60,6 +60,8 @@ pub(crate) enum Slot {
     Task(TaskId),
     /// The next change of the machine.
     Change,
+    /// The earliest timer of the fair class's quotas.
+    FairTimer,
 }
 
 impl Slot {
@@ -71,6 +73,7 @@ impl Slot {
             Slot::Device(device) => (device, 5),
             Slot::Task(task) => (task.index() / 2, TASK_KIND + task.index() % 2),
             Slot::Change => (1, 4),
+            Slot::FairTimer => (2, 4),
         };
         (row << ROW_BITS) | kind
     }
@@ -85,7 +88,8 @@ impl Slot {
             2 => cpu(CpuEvent::Resched),
             3 => cpu(CpuEvent::Balance),
             4 if row == 0 => Slot::ExtTimer,
-            4 => Slot::Change,
+            4 if row == 1 => Slot::Change,
+            4 => Slot::FairTimer,
             5 => Slot::Device(row),
             task => Slot::Task(TaskId((2 * row + task - TASK_KIND) as u32)),
         }
@@ -177,7 +181,7 @@ impl Kernel {
             ideal: false,
             ext_timers: BTreeSet::new(),
         };
-        kernel.reserve(kernel.cpus.len().max(device_count).max(2));
+        kernel.reserve(kernel.cpus.len().max(device_count).max(3));
         kernel
     }
 

@@ -2,12 +2,16 @@
 
 use schedlab_model::event::{Event, EventKind, EventSink, PrevState};
 use schedlab_model::recording::TaskInfo;
+use schedlab_model::workload::change::{CgroupSpec, CpuMax};
 use schedlab_model::{CpuSet, Nanos, TaskId};
 use schedlab_sim::SimulationResult;
 
 /// Longest that a task may wait for a CPU of its own that is idle: covers a tick at HZ 100, after which an idle CPU is
 /// kicked to balance, and another for the balancing to be due.
 const IDLE_BESIDE_WAITING: Nanos = Nanos::from_millis(21);
+
+/// What a CPU may run over a quota: two ticks at HZ 100, and a slice of 5 ms taken in advance.
+const OVERRUN: Nanos = Nanos::from_millis(25);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -26,6 +30,10 @@ struct Task {
     cpu_time: Nanos,
     run_delay: Nanos,
     switches: [u64; 2],
+    cgroup: String,
+    fair: bool,
+    /// Longest that quotas may keep it from an idle CPU.
+    throttled_max: Nanos,
 }
 
 /// The checks, and what they found first.
@@ -36,11 +44,13 @@ pub struct Checker {
     idle_since: Vec<Nanos>,
     fixed_affinity: bool,
     conserves_work: bool,
+    cgroups: Vec<CgroupSpec>,
     pub broken: Option<String>,
 }
 
 impl Checker {
-    pub fn new(cpus: usize, fixed_affinity: bool, conserves_work: bool) -> Checker {
+    /// `cgroups` are those whose quotas hold: none under a scheduler that does not know them.
+    pub fn new(cpus: usize, fixed_affinity: bool, conserves_work: bool, cgroups: &[CgroupSpec]) -> Checker {
         Checker {
             now: Nanos::ZERO,
             tasks: Vec::new(),
@@ -48,6 +58,7 @@ impl Checker {
             idle_since: vec![Nanos::ZERO; cpus],
             fixed_affinity,
             conserves_work,
+            cgroups: cgroups.to_vec(),
             broken: None,
         }
     }
@@ -107,6 +118,7 @@ impl Checker {
     fn check_conservation(&mut self) {
         let limit = IDLE_BESIDE_WAITING;
         for (task, row) in self.tasks.iter().enumerate().skip(1) {
+            let limit = limit + row.throttled_max;
             if row.state != State::Runnable || self.now - row.since <= limit {
                 continue;
             }
@@ -122,9 +134,50 @@ impl Checker {
         }
     }
 
+    /// Quotas of a task's group and of those above it.
+    fn quotas(&self, path: &str) -> Vec<CpuMax> {
+        let above = |spec: &&CgroupSpec| {
+            path.strip_prefix(spec.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let limited = |max: &CpuMax| max.quota.is_some();
+        self.cgroups.iter().filter(above).map(|spec| spec.settings.max).filter(limited).collect()
+    }
+
+    /// A quota overruns until the next tick on each CPU; what is over is missing later.
+    fn throttled_max(&self, path: &str) -> Nanos {
+        let cpus = self.current.len() as u64;
+        let wait = |max: CpuMax| {
+            let quota = max.quota.map_or(1, |quota| quota.0);
+            max.period * (3 + cpus * OVERRUN.0 / quota)
+        };
+        self.quotas(path).into_iter().map(wait).fold(Nanos::ZERO, |sum, wait| sum + wait)
+    }
+
+    /// No group has run longer than its quota allows: whole periods, one begun at either end, what was saved up, and on
+    /// each CPU a slice taken in advance and an overrun.
+    fn check_quotas(&mut self) {
+        for spec in self.cgroups.clone() {
+            let max = spec.settings.max;
+            let Some(quota) = max.quota else { continue };
+            let below = |row: &&Task| {
+                let rest = row.cgroup.strip_prefix(spec.path.as_str());
+                row.fair && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            let used: u64 = self.tasks.iter().skip(1).filter(below).map(|row| row.cpu_time.0).sum();
+            let periods = self.now.0 / max.period.0 + 2;
+            let cpus = self.current.len() as u64;
+            let allowed = quota.0 * periods + max.burst.0 + cpus * OVERRUN.0;
+            if used > allowed {
+                let (used, allowed) = (Nanos(used), Nanos(allowed));
+                self.fail(format!("{} has run {used}, its quota allows {allowed}", spec.path));
+            }
+        }
+    }
+
     /// What the events add up to is what the run accounted.
     pub fn finish(&mut self, result: &SimulationResult) {
         self.now = result.report.simulated;
+        self.check_quotas();
         for task in 1..self.tasks.len() {
             let state = self.tasks[task].state;
             self.change(TaskId(task as u32), &[state], state, "end");
@@ -158,6 +211,9 @@ impl EventSink for Checker {
             cpu_time: Nanos::ZERO,
             run_delay: Nanos::ZERO,
             switches: [0, 0],
+            cgroup: info.attributes.cgroup.clone(),
+            fair: !info.attributes.policy.is_realtime(),
+            throttled_max: self.throttled_max(&info.attributes.cgroup),
         };
         while self.tasks.len() <= task.index() {
             self.tasks.push(row.clone());

@@ -4,6 +4,7 @@ use super::dice::Dice;
 use schedlab_model::machine::{KernelVersion, MachineDescription, Preemption};
 use schedlab_model::topology::{CpuInfo, Topology};
 use schedlab_model::workload::builder::Builder;
+use schedlab_model::workload::change::{CgroupSettings, CgroupSpec, Change, CpuMax, TimedChange};
 use schedlab_model::workload::{Amount, ChannelType, Op, TaskSpecId, TimerRef, Workload};
 use schedlab_model::{ChannelId, CpuId, CpuSet, Nanos, Nice, Policy, TaskAttributes};
 
@@ -37,7 +38,8 @@ pub fn case(seed: u64) -> Case {
     let fixed_affinity = dice.percent(70);
     let cpus = machine.topology.cpu_count() as u32;
     let pipes = dice.percent(60);
-    let workload = Tasks { dice: &mut dice, cpus, fixed_affinity, pipes }.workload();
+    let groups = if dice.percent(50) { dice.range(1, 5) } else { 0 };
+    let workload = Tasks { dice: &mut dice, cpus, fixed_affinity, pipes, groups }.workload();
     Case { machine, workload, object, fixed_affinity, pipes }
 }
 
@@ -61,7 +63,12 @@ struct Tasks<'a> {
     cpus: u32,
     fixed_affinity: bool,
     pipes: bool,
+    /// How many of [`GROUPS`] tasks are in.
+    groups: u64,
 }
+
+/// Paths of groups: siblings, one below another, a session.
+const GROUPS: [&str; 5] = ["/a", "/b", "/a/x", "/a/x/y", "/autogroup-1"];
 
 /// Channels that every task may use.
 struct Channels {
@@ -97,7 +104,32 @@ impl Tasks<'_> {
         }
         let ops = vec![self.run(), Op::Sleep(self.time(1_000)), self.run()];
         builder.task("child", "p0", self.attributes(), ops).template = true;
-        builder.finish(Some(Nanos::from_millis(self.dice.range(20, 200)))).expect("valid by construction")
+        let duration = Nanos::from_millis(self.dice.range(20, 200));
+        let mut workload = builder.finish(Some(duration)).expect("valid by construction");
+        workload.cgroups = (0..self.groups).map(|group| self.cgroup(group as usize)).collect();
+        for _ in 0..if self.groups > 0 { self.dice.range(0, 2) } else { 0 } {
+            let time = Nanos::from_micros(self.dice.range(1, duration.0 / 1_000));
+            // What an invariant counts on stays.
+            let group = self.dice.range(0, self.groups - 1) as usize;
+            let settings =
+                CgroupSettings { max: workload.cgroups[group].settings.max, ..self.cgroup(group).settings };
+            let spec = CgroupSpec { settings, ..workload.cgroups[group].clone() };
+            workload.changes.push(TimedChange { time, change: Change::Cgroup(spec) });
+        }
+        workload.changes.sort_by_key(|change| change.time);
+        workload
+    }
+
+    fn cgroup(&mut self, group: usize) -> CgroupSpec {
+        let mut settings = CgroupSettings { idle: self.dice.percent(20), ..CgroupSettings::default() };
+        settings.weight = self.dice.pick(&[1, 50, 100, 100, 1_000, 10_000]);
+        if self.dice.percent(40) {
+            let quota = Some(Nanos::from_micros(self.dice.range(1_000, 15_000)));
+            let period = Nanos::from_millis(self.dice.range(1, 20));
+            let burst = Nanos::from_millis(self.dice.pick(&[0, 0, 2]));
+            settings.max = CpuMax { quota, period, burst };
+        }
+        CgroupSpec { path: GROUPS[group].to_owned(), settings }
     }
 
     fn time(&mut self, most_us: u64) -> Amount {
@@ -125,6 +157,9 @@ impl Tasks<'_> {
         attributes.nice = Nice::new(self.dice.range(0, 39) as i64 - 20).expect("in range");
         if self.dice.percent(30) {
             attributes.affinity = self.cpu_set();
+        }
+        if self.groups > 0 && self.dice.percent(70) {
+            attributes.cgroup = GROUPS[self.dice.range(0, self.groups - 1) as usize].to_owned();
         }
         if self.dice.percent(10) {
             attributes.slice = Some(Nanos::from_micros(self.dice.range(100, 100_000)));

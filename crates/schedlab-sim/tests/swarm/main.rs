@@ -50,7 +50,10 @@ fn check(seed: u64) -> Result<(), String> {
     let realtime = case.workload.tasks.iter().any(|task| task.attributes.policy.is_realtime());
     let conserves =
         case.fixed_affinity && (case.object == Some("fifo") && !realtime && !case.pipes || cpus == 1);
-    let mut checker = Checker::new(cpus, case.fixed_affinity, conserves);
+    // Tasks that do not move to other groups, under the class that knows quotas.
+    let limited = case.fixed_affinity && case.object.is_none();
+    let cgroups = if limited { &case.workload.cgroups[..] } else { &[] };
+    let mut checker = Checker::new(cpus, case.fixed_affinity, conserves, cgroups);
     let result = match simulate(&case, &mut checker) {
         Ok(result) => result,
         // Random programs may all wait for each other.
@@ -133,7 +136,7 @@ fn spoilt_runs_are_found() {
         let (mut spoilt, mut found) = (0, 0);
         for seed in 1..60 {
             let case = generator::case(seed);
-            let mut checker = Checker::new(case.machine.topology.cpu_count(), true, false);
+            let mut checker = Checker::new(case.machine.topology.cpu_count(), true, false, &[]);
             let mut spoiler = Spoiler { checker: &mut checker, kind, left: if kind == 1 { 5 } else { 40 } };
             let Ok(result) = simulate(&case, &mut spoiler) else { continue };
             let reached = spoiler.left == 0;

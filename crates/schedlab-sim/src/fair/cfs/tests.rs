@@ -19,11 +19,17 @@ fn queue(rows: &[(u32, i64)]) -> (CfsRq, Vec<FairEntity>) {
     let mut rq = CfsRq::new(Generation::Cfs);
     for (index, &(weight, vruntime)) in rows.iter().enumerate() {
         entities.push(FairEntity { vruntime, ..FairEntity::new(weight, 0, &params) });
-        rq.account_enqueue(&mut entities, TaskId(index as u32 + 1));
+        rq.account_enqueue(&mut entities, EntityId(index as u32 + 1));
         rq.nr_runnable += 1;
     }
     rq.update_min_vruntime(&entities);
     (rq, entities)
+}
+
+/// `sched_slice` on a queue without groups.
+fn slice(rq: &CfsRq, asker: Asker, params: &FairParams) -> u64 {
+    let queued = rq.nr_queued + u32::from(!asker.on_rq);
+    rq.at_least_granularity(rq.share(asker, period(queued.into(), params)), asker.idle, params)
 }
 
 fn asker(weight: u32) -> Asker {
@@ -57,12 +63,12 @@ fn knobs_scale_with_the_cpus_and_have_the_kernels_names() {
 #[test]
 fn slices_are_shares_of_the_period() {
     let (rq, _) = queue(&[(1_024, 0); 3]);
-    assert_eq!(rq.sched_slice(asker(1_024), &params(V5_7)), 1_999_999);
+    assert_eq!(slice(&rq, asker(1_024), &params(V5_7)), 1_999_999);
     let (rq, _) = queue(&[(1_024, 0), (335, 0)]);
-    assert_eq!(rq.sched_slice(asker(1_024), &params(V5_7)), 4_520_971);
-    assert_eq!(rq.sched_slice(asker(335), &params(V5_7)), 1_479_028);
+    assert_eq!(slice(&rq, asker(1_024), &params(V5_7)), 4_520_971);
+    assert_eq!(slice(&rq, asker(335), &params(V5_7)), 1_479_028);
     let (rq, _) = queue(&[(1_024, 0); 9]);
-    assert_eq!(rq.sched_slice(asker(1_024), &params(V5_7)), 749_998);
+    assert_eq!(slice(&rq, asker(1_024), &params(V5_7)), 749_998);
 }
 
 /// SCHED_IDLE (weight 3) beside nice 0: 17526 ns of 6 ms; since 5.13 (BASE_SLICE) never less than a granularity.
@@ -71,8 +77,8 @@ fn newer_kernels_give_no_slice_below_the_granularity() {
     let (mut rq, _) = queue(&[(1_024, 0), (3, 0)]);
     rq.nr_idle = 1;
     let idle = Asker { weight: 3, on_rq: true, idle: true };
-    assert_eq!(rq.sched_slice(idle, &params(V5_7)), 17_526);
-    assert_eq!(rq.sched_slice(idle, &params(V6_1)), 750_000);
+    assert_eq!(slice(&rq, idle, &params(V5_7)), 17_526);
+    assert_eq!(slice(&rq, idle, &params(V6_1)), 750_000);
 }
 
 /// The queue is at 100 ms. A sleeper gets half a latency of credit (GENTLE_FAIR_SLEEPERS), a whole one without; one
@@ -83,7 +89,9 @@ fn sleepers_get_credit_and_new_tasks_a_debit() {
     let (rq, entities) = queue(&[(1_024, 100 * MS)]);
     let place = |vruntime: i64, initial: bool, idle: bool, params: &FairParams| {
         let mut entity = FairEntity { vruntime, on_rq: false, ..entities[1] };
-        rq.place_cfs(&mut entity, initial, idle, params);
+        let asker = Asker { weight: 1_024, on_rq: false, idle };
+        let debit = initial.then(|| slice(&rq, asker, params));
+        rq.place_cfs(&mut entity, debit, idle, params);
         entity.vruntime
     };
     let mut old = params(V5_7);
@@ -102,7 +110,7 @@ fn sleepers_get_credit_and_new_tasks_a_debit() {
 fn the_granularity_is_in_the_wakees_virtual_time() {
     let check = |weight: u32, behind: i64| {
         let (_, entities) = queue(&[(1_024, 10 * MS), (weight, 10 * MS - behind)]);
-        wakeup_preempt_entity(&entities, TaskId(1), TaskId(2), &params(V5_7))
+        wakeup_preempt_entity(&entities, EntityId(1), EntityId(2), &params(V5_7))
     };
     assert_eq!([check(1_024, -1), check(1_024, 0)], [-1, -1]);
     assert_eq!([check(1_024, 1), check(1_024, MS), check(1_024, MS + 1)], [0, 0, 1]);
@@ -116,13 +124,13 @@ fn the_granularity_is_in_the_wakees_virtual_time() {
 fn buddies_and_yields_bend_the_order() {
     let (mut rq, entities) = queue(&[(1_024, 0), (1_024, MS / 2), (1_024, 5 * MS)]);
     let pick = |rq: &CfsRq| rq.pick_cfs(&entities, &params(V5_7));
-    assert_eq!(pick(&rq), Some(TaskId(1)));
-    rq.skip = Some(TaskId(1));
-    assert_eq!(pick(&rq), Some(TaskId(2)));
-    rq.next = Some(TaskId(3));
-    assert_eq!(pick(&rq), Some(TaskId(2)), "a buddy 5 ms ahead waits");
-    (rq.skip, rq.next, rq.last) = (None, None, Some(TaskId(2)));
-    assert_eq!(pick(&rq), Some(TaskId(2)));
+    assert_eq!(pick(&rq), Some(EntityId(1)));
+    rq.skip = Some(EntityId(1));
+    assert_eq!(pick(&rq), Some(EntityId(2)));
+    rq.next = Some(EntityId(3));
+    assert_eq!(pick(&rq), Some(EntityId(2)), "a buddy 5 ms ahead waits");
+    (rq.skip, rq.next, rq.last) = (None, None, Some(EntityId(2)));
+    assert_eq!(pick(&rq), Some(EntityId(2)));
 }
 
 /// `min_vruntime` follows the smallest and never falls.
@@ -130,11 +138,11 @@ fn buddies_and_yields_bend_the_order() {
 fn the_queues_time_is_monotonic() {
     let (mut rq, mut entities) = queue(&[(1_024, 7), (1_024, 9)]);
     assert_eq!(rq.min_vruntime, 7);
-    rq.account_dequeue(&mut entities, TaskId(1));
+    rq.account_dequeue(&mut entities, EntityId(1));
     rq.update_min_vruntime(&entities);
     assert_eq!(rq.min_vruntime, 9);
     entities[1].vruntime = 3;
-    rq.account_enqueue(&mut entities, TaskId(1));
+    rq.account_enqueue(&mut entities, EntityId(1));
     rq.update_min_vruntime(&entities);
     assert_eq!(rq.min_vruntime, 9);
 }
