@@ -6,15 +6,16 @@
 use crate::inputs::schedulers;
 use crate::setup::{Facts, SetupFile};
 use anyhow::{Result, anyhow};
+use schedlab_bpf::image::ObjectImage;
 use schedlab_model::event::{Event, EventSink};
 use schedlab_model::lever::{Candidate, SchedulerChoice};
-use schedlab_model::machine::MachineDescription;
+use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{Machine, MachineError, Obtained, RunOutcome, RunRequest};
 use schedlab_model::recording::Recording;
 use schedlab_model::time::Nanos;
 use schedlab_model::workload::Workload;
 use schedlab_report::MetricsCollector;
-use schedlab_sim::ext::{ExtOptions, ExtScheduler, kernel_btf};
+use schedlab_sim::ext::{ExtOptions, ExtScheduler, SetUp, kernel_btf};
 use schedlab_sim::{Scheduler, Simulation, SimulationConfig, SimulationResult};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -92,13 +93,18 @@ impl SimulatedMachine {
             let kernel = piece.machine.kernel;
             let mut image = schedulers::load(name, kernel)?;
             let topology = &piece.machine.topology;
-            let steps = match &setup {
-                Some(setup) => setup.apply(&mut image, &Facts::new(topology), &kernel_btf(kernel))?,
-                None => None,
+            let facts = Facts::new(topology);
+            let (steps, note) = match &setup {
+                Some(setup) => {
+                    let steps = setup.apply(&mut image, &facts, &kernel_btf(kernel))?;
+                    (steps, Some(format!("{name} is set up by {}", setup.path().display())))
+                }
+                None if schedulers::library().contains(&name.as_str()) => (None, None),
+                None => from_library(&mut image, &facts, kernel),
             };
             let signs = crate::inputs::objects::user_half(&image);
-            let note = match &setup {
-                Some(setup) => Some(format!("{name} is set up by {}", setup.path().display())),
+            let note = match note {
+                Some(note) => Some(note),
                 None if !signs.is_empty() => Some(format!(
                     "{name} runs as a bare object although it looks like having a user half ({}): write a set-up \
                      file (docs/set-up-files.md)",
@@ -236,6 +242,40 @@ impl Machine for SimulatedMachine {
         let taken = |slot: Mutex<Option<_>>| slot.into_inner().expect("all workers are done");
         outcomes.into_iter().map(|slot| taken(slot).expect("every request was taken")).collect()
     }
+}
+
+/// What the library's set-up for an object makes of it, and what a reader must know of that. It is taken only if
+/// all of it fits: versions of a scheduler differ.
+fn from_library(
+    image: &mut ObjectImage,
+    facts: &Facts,
+    kernel: KernelVersion,
+) -> (Option<Arc<dyn SetUp>>, Option<String>) {
+    let Some(setup) = ops_name(image).and_then(|name| SetupFile::of_library(&name)) else {
+        return (None, None);
+    };
+    let (object, mut prepared) = (image.name.clone(), image.clone());
+    match setup.apply(&mut prepared, facts, &kernel_btf(kernel)) {
+        Ok(steps) => {
+            *image = prepared;
+            let own = format!("{object} is set up by the library's own {}", setup.path().display());
+            (steps, Some(own))
+        }
+        Err(error) => {
+            let note =
+                format!("{object} runs as a bare object: the library's set-up does not fit it: {error}");
+            (None, Some(note))
+        }
+    }
+}
+
+/// The name in an object's `struct sched_ext_ops`, without the version that some append: `lavd_1.0.17` is `lavd`.
+fn ops_name(image: &ObjectImage) -> Option<String> {
+    let ops = image.struct_ops.iter().find(|ops| ops.type_name == "sched_ext_ops")?;
+    let (_, bytes) = ops.scalars.iter().find(|(name, _)| name == "name")?;
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let name = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    Some(name.split(['_', '-']).next().unwrap_or_default().to_owned())
 }
 
 /// Wants nothing, not even detail.

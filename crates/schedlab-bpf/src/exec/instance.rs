@@ -177,8 +177,22 @@ impl<H: Host> Instance<H> {
     /// # Errors
     /// A key or value of another size, or a map that is full.
     pub fn map_update(&mut self, map: usize, key: &[u8], value: &[u8]) -> Result<(), MapError> {
+        self.map_update_on(map, key, value, None)
+    }
+
+    /// The same, for per-CPU maps on one CPU only if one is given.
+    ///
+    /// # Errors
+    /// As for [`Instance::map_update`]; a CPU that has no copy.
+    pub fn map_update_on(
+        &mut self,
+        map: usize,
+        key: &[u8],
+        value: &[u8],
+        cpu: Option<u32>,
+    ) -> Result<(), MapError> {
         let state = self.state();
-        let updated = state.maps.user_update(&mut state.memory, map, key, value);
+        let updated = state.maps.user_update(&mut state.memory, map, key, value, cpu);
         state.forget_freed();
         updated
     }

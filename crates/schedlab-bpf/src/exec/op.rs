@@ -362,8 +362,9 @@ fn alu(insn: Insn, dst: u8, src: u8) -> Result<Op, String> {
         (0xb0, 8 | 16 | 32) if by_register && (wide || insn.off < 32) => {
             return Ok(Op::MovSx { wide, dst, src: register(src)?, bits: insn.off as u8 });
         }
-        // Between the address spaces of an arena: one and the same here, see `maps::arena`.
-        (0xb0, 1) if wide && by_register && matches!(insn.imm, 1 | 0x1_0000) => AluOp::Mov,
+        // Between the address spaces of an arena: one and the same here, see `maps::arena`. Clang also casts
+        // within one, where control never comes, or the verifier would refuse it.
+        (0xb0, 1) if wide && by_register && matches!(insn.imm, 0 | 1 | 0x1_0000) => AluOp::Mov,
         (0xc0, 0) => AluOp::Arsh,
         (0xd0, 0) => return swap(insn, wide, dst, by_register),
         _ => return Err(unknown(insn)),

@@ -65,13 +65,14 @@ impl Maps {
         }
     }
 
-    /// Sets every copy of a value, making the element if needed.
+    /// Sets every copy of a value, or that of one CPU, making the element if needed.
     pub(crate) fn user_update(
         &mut self,
         memory: &mut Memory,
         map: usize,
         key: &[u8],
         value: &[u8],
+        cpu: Option<u32>,
     ) -> Result<(), MapError> {
         self.maps[map].key_fits(key)?;
         if let Store::Bloom(bloom) = &mut self.maps[map].store {
@@ -88,7 +89,12 @@ impl Maps {
             return Err(self.maps[map].error(format!("update refused with error {error}")));
         };
         let record = std::sync::Arc::clone(&self.maps[map].place.record);
-        for place in places {
+        if let Some(cpu) = cpu.filter(|cpu| *cpu as usize >= places.len()) {
+            return Err(self.maps[map].error(format!("CPU {cpu} has no copy: there are {}", places.len())));
+        }
+        let wanted =
+            places.into_iter().enumerate().filter(|(at, _)| cpu.is_none_or(|cpu| *at == cpu as usize));
+        for (_, place) in wanted {
             record.replace(memory, place, value, &mut self.freed);
         }
         Ok(())

@@ -225,6 +225,14 @@ impl Ext {
             cgroup::build(cx, cgroup::specs(workload));
             lifecycle::start(cx);
         });
+        if let Some(actions) = ext.scheduler.set_up()
+            && ext.host.exit.is_none()
+            && let Err(problem) = ext.set_up_attached(&*actions)
+        {
+            ext.enter(k, |cx| super::exit::error(cx, format!("set-up: {problem}")));
+        }
+        // What it began, timers above all, begins now.
+        ext.enter(k, |_| {});
         ext.arm_watchdog(k);
     }
 

@@ -15,6 +15,14 @@ pub trait SetUp: Send + Sync {
     /// # Errors
     /// What went wrong and where, for the user.
     fn run(&self, user: &mut UserHalf<'_>) -> Result<(), String>;
+
+    /// Performs what comes once the scheduler is attached.
+    ///
+    /// # Errors
+    /// What went wrong and where, for the user.
+    fn attached(&self, _user: &mut UserHalf<'_>) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A loaded instance as its user half sees it.
@@ -33,12 +41,18 @@ impl UserHalf<'_> {
         result.map(|value| value as i32).map_err(|fault| fault.to_string())
     }
 
-    /// Sets the value of a key of a map of the image, on all CPUs for per-CPU maps.
+    /// Sets the value of a key of a map of the image, for per-CPU maps on one CPU or on all.
     ///
     /// # Errors
     /// A map that refuses it.
-    pub fn update(&mut self, map: usize, key: &[u8], value: &[u8]) -> Result<(), String> {
-        self.instance.map_update(map, key, value).map_err(|error| error.to_string())
+    pub fn update(&mut self, map: usize, key: &[u8], value: &[u8], cpu: Option<u32>) -> Result<(), String> {
+        self.instance.map_update_on(map, key, value, cpu).map_err(|error| error.to_string())
+    }
+
+    /// Puts a program of the image into a slot of an array of programs; `false` if there is no such slot.
+    #[must_use]
+    pub fn set_program(&mut self, map: usize, slot: u32, program: usize) -> bool {
+        self.instance.set_program(map, slot, program)
     }
 
     /// Writes memory at an address that a program gave out; `false` if nothing lies there.
@@ -71,6 +85,14 @@ impl Attached {
     pub(crate) fn set_up(&mut self, actions: &dyn SetUp) -> Result<(), String> {
         let mut user = UserHalf { instance: &mut self.instance, host: &mut self.host };
         actions.run(&mut user)?;
+        self.forget_executed();
+        Ok(())
+    }
+
+    /// Performs what comes after `ops.init()`.
+    pub(crate) fn set_up_attached(&mut self, actions: &dyn SetUp) -> Result<(), String> {
+        let mut user = UserHalf { instance: &mut self.instance, host: &mut self.host };
+        actions.attached(&mut user)?;
         self.forget_executed();
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Workload and machine files that come inside the program, so that it works without its repository.
+//! Workload, machine and set-up files that come inside the program, so that it works without its repository.
 
 /// A file of the library: name and text.
 pub type Entry = (&'static str, &'static str);
@@ -24,6 +24,24 @@ pub const MACHINES: &[Entry] = &[
     ("paper-vm-timers", include_str!("../../../../machines/paper-vm-timers.toml")),
 ];
 
+/// Set-up files (setups/*.setup.toml) for schedulers of others, by the name in their `struct sched_ext_ops`.
+pub const SETUPS: &[Entry] = &[
+    ("beerland", include_str!("../../../../setups/beerland.setup.toml")),
+    ("bpfland", include_str!("../../../../setups/bpfland.setup.toml")),
+    ("cake", include_str!("../../../../setups/cake.setup.toml")),
+    ("central", include_str!("../../../../setups/central.setup.toml")),
+    ("chaos", include_str!("../../../../setups/chaos.setup.toml")),
+    ("flash", include_str!("../../../../setups/flash.setup.toml")),
+    ("flatcg", include_str!("../../../../setups/flatcg.setup.toml")),
+    ("forge", include_str!("../../../../setups/forge.setup.toml")),
+    ("lavd", include_str!("../../../../setups/lavd.setup.toml")),
+    ("layered", include_str!("../../../../setups/layered.setup.toml")),
+    ("p2dq", include_str!("../../../../setups/p2dq.setup.toml")),
+    ("pair", include_str!("../../../../setups/pair.setup.toml")),
+    ("rusty", include_str!("../../../../setups/rusty.setup.toml")),
+    ("tickless", include_str!("../../../../setups/tickless.setup.toml")),
+];
+
 /// Finds an entry by name.
 pub fn find(entries: &[Entry], name: &str) -> Option<&'static str> {
     entries.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
@@ -44,7 +62,13 @@ mod tests {
         let path = format!("{}/../../{directory}", env!("CARGO_MANIFEST_DIR"));
         let entries = std::fs::read_dir(path).expect("the repository's directory");
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.expect("readable").file_name().to_string_lossy().trim_end_matches(".toml").to_owned()
+            entry
+                .expect("readable")
+                .file_name()
+                .to_string_lossy()
+                .trim_end_matches(".toml")
+                .trim_end_matches(".setup")
+                .to_owned()
         };
         entries.map(name).collect()
     }
@@ -54,6 +78,10 @@ mod tests {
         let names = |entries: &[Entry]| entries.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(files_in("workloads"), names(WORKLOADS));
         assert_eq!(files_in("machines"), names(MACHINES));
+        assert_eq!(files_in("setups"), names(SETUPS));
+        for (name, _) in SETUPS {
+            assert!(crate::setup::SetupFile::of_library(name).is_some(), "{name}");
+        }
         for (name, text) in WORKLOADS {
             assert_eq!(file::parse(text).expect(name).name, *name);
         }

@@ -13,6 +13,7 @@ mod value;
 pub use expression::{Scope, evaluate};
 pub use facts::Facts;
 
+use crate::inputs::library;
 use anyhow::{Context, Result, anyhow};
 use schedlab_bpf::btf::Btf;
 use schedlab_bpf::image::ObjectImage;
@@ -23,6 +24,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use steps::{StepText, Steps};
 use toml::{Spanned, Value};
+
+/// More than any array of a scheduler needs.
+const ROUNDS_MAX: i128 = 1 << 20;
 
 /// A set-up file as it is written.
 #[derive(Clone, Debug, Deserialize)]
@@ -52,6 +56,8 @@ struct FileText {
 #[serde(deny_unknown_fields)]
 struct GlobalText {
     each: Option<facts::Each>,
+    /// Rounds for each of them, counted by `i`.
+    times: Option<Value>,
     name: String,
     value: Value,
 }
@@ -74,15 +80,28 @@ pub struct SetupFile {
 }
 
 impl SetupFile {
-    /// Reads a file.
+    /// Reads a file, or one of the library by its name.
     ///
     /// # Errors
     /// A file that cannot be read or parsed, with its line.
     pub fn read(path: &Path) -> Result<SetupFile> {
-        let source =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let known = path.to_str().filter(|_| !path.exists());
+        if let Some(setup) = known.and_then(SetupFile::of_library) {
+            return Ok(setup);
+        }
+        let source = std::fs::read_to_string(path).with_context(|| {
+            format!("cannot read {}; the library has {}", path.display(), library::names(library::SETUPS))
+        })?;
         let file = toml::from_str(&source).map_err(|error| anyhow!("{}: {error}", path.display()))?;
         Ok(SetupFile { path: path.to_owned(), source, file })
+    }
+
+    /// The file of the library with this name, which is that of `struct sched_ext_ops`.
+    pub fn of_library(name: &str) -> Option<SetupFile> {
+        let source = library::find(library::SETUPS, name)?;
+        let file = toml::from_str(source).expect("tests read every file of the library");
+        let path = PathBuf::from(format!("setups/{name}.setup.toml"));
+        Some(SetupFile { path, source: source.to_owned(), file })
     }
 
     /// The file that lies beside an object: `NAME.setup.toml` for `NAME.bpf.o` or `NAME.o`.
@@ -130,7 +149,12 @@ impl SetupFile {
             let text = global.get_ref();
             for variables in facts.each(text.each) {
                 let scope = Scope { variables, object: &image.btf.clone(), kernel };
-                let set = set_global(image, &text.name, &text.value, &scope);
+                let set = rounds(text.times.as_ref(), &scope).and_then(|rounds| {
+                    rounds.into_iter().try_for_each(|variables| {
+                        let scope = Scope { variables, ..scope.clone() };
+                        set_global(image, &text.name, &text.value, &scope)
+                    })
+                });
                 set.map_err(|problem| self.at(global.span().start, problem))?;
             }
         }
@@ -163,6 +187,21 @@ impl SetupFile {
     }
 }
 
+/// What `times` repeats: the variables of each round, `i` among them; one round without it.
+fn rounds(times: Option<&Value>, scope: &Scope<'_>) -> Result<Vec<BTreeMap<String, i128>>, String> {
+    let Some(times) = times else { return Ok(vec![scope.variables.clone()]) };
+    let count = value::plain(times, scope)?;
+    if !(0..=ROUNDS_MAX).contains(&count) {
+        return Err(format!("`times` is {count} and out of bounds: 0 to {ROUNDS_MAX}"));
+    }
+    let round = |i: i128| {
+        let mut variables = scope.variables.clone();
+        variables.insert("i".to_owned(), i);
+        variables
+    };
+    Ok((0..count).map(round).collect())
+}
+
 /// A path like `llc_of[cpu + 1].id` with its indices worked out.
 fn path_of(text: &str, scope: &Scope<'_>) -> Result<String, String> {
     let mut path = String::new();
@@ -176,7 +215,10 @@ fn path_of(text: &str, scope: &Scope<'_>) -> Result<String, String> {
 }
 
 fn set_global(image: &mut ObjectImage, name: &str, value: &Value, scope: &Scope<'_>) -> Result<(), String> {
-    let path = path_of(name, scope)?;
+    let path = path_of(name.trim_end_matches('?'), scope)?;
+    if name.ends_with('?') && image.locate(&path).is_err() {
+        return Ok(());
+    }
     let place = image.locate(&path).map_err(|error| error.to_string())?;
     let (is_number, unit) = (place.is_number(&image.btf), image.unit_of(&path));
     if is_number && !matches!(value, Value::Table(_)) {

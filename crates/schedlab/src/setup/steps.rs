@@ -8,6 +8,7 @@ use super::facts::{Each, Facts};
 use super::value::{encode, encode_untyped, plain};
 use schedlab_bpf::btf::{Btf, Kind};
 use schedlab_bpf::image::ObjectImage;
+use schedlab_bpf::maps::kind;
 use schedlab_bpf::object::knobs::nearest;
 use schedlab_sim::ext::{SetUp, UserHalf};
 use serde::Deserialize;
@@ -19,6 +20,10 @@ use toml::{Table, Value};
 #[serde(deny_unknown_fields, default)]
 pub(super) struct StepText {
     each: Option<Each>,
+    /// `attach`: after `ops.init()` instead of before.
+    after: Option<After>,
+    /// Rounds for each of them, counted by `i`.
+    times: Option<Value>,
     /// Skipped unless this is not 0.
     when: Option<Value>,
     /// A program to run.
@@ -33,6 +38,8 @@ pub(super) struct StepText {
     update: Option<String>,
     key: Option<Value>,
     value: Option<Value>,
+    /// Whose copy of a per-CPU value; all of them unless said.
+    cpu: Option<Value>,
     /// A global variable to set, `.data` and `.bss` only.
     set: Option<String>,
     /// An address to write to, and 64-bit words to write there.
@@ -45,6 +52,14 @@ pub(super) struct StepText {
     /// Steps to do for each round.
     #[serde(rename = "do")]
     inner: Vec<StepText>,
+}
+
+/// What a step waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum After {
+    /// The scheduler is attached.
+    Attach,
 }
 
 /// Steps that are ready to be done.
@@ -81,20 +96,32 @@ impl Steps {
                 let own: Variables = own.map(|(name, value)| (name.clone(), *value)).collect();
                 variables.extend(own);
             }
-            let scope = self.scope(&variables);
-            if let Some(condition) = &step.when
-                && plain(condition, &scope)? == 0
-            {
-                continue;
-            }
-            kept.extend(self.act(step, &variables, user)?);
-            variables.extend(kept.clone());
-            for inner in &step.inner {
-                let found = self.step(inner, &variables, user)?;
-                variables.extend(found);
+            for variables in super::rounds(step.times.as_ref(), &self.scope(&variables))? {
+                self.round(step, variables, &mut kept, user)?;
             }
         }
         Ok(kept)
+    }
+
+    fn round(
+        &self,
+        step: &StepText,
+        mut variables: Variables,
+        kept: &mut Variables,
+        user: &mut UserHalf<'_>,
+    ) -> Result<(), String> {
+        if let Some(condition) = &step.when
+            && plain(condition, &self.scope(&variables))? == 0
+        {
+            return Ok(());
+        }
+        kept.extend(self.act(step, &variables, user)?);
+        variables.extend(kept.clone());
+        for inner in &step.inner {
+            let found = self.step(inner, &variables, user)?;
+            variables.extend(found);
+        }
+        Ok(())
     }
 
     fn scope(&self, variables: &Variables) -> Scope<'_> {
@@ -110,12 +137,19 @@ impl Steps {
         let scope = self.scope(variables);
         let missing = |what: &str| format!("`{what}` is missing");
         if let Some(program) = &step.run {
-            return self.run_program(program, step, &scope, user);
+            return match optional(program, |name| program_index(&self.image, name)) {
+                Some(program) => self.run_program(program, step, &scope, user),
+                None => Ok(Variables::new()),
+            };
         }
-        if let Some(map) = &step.update {
+        if let Some(map) =
+            step.update.as_ref().and_then(|map| optional(map, |map| map_index(&self.image, map)))
+        {
             let key = step.key.as_ref().ok_or_else(|| missing("key"))?;
             let value = step.value.as_ref().ok_or_else(|| missing("value"))?;
-            self.update(map, key, value, &scope, user).map_err(|problem| format!("map {map}: {problem}"))?;
+            let cpu = step.cpu.as_ref().map(|cpu| plain(cpu, &scope)).transpose()?;
+            self.update(map, key, value, cpu, &scope, user)
+                .map_err(|problem| format!("map {map}: {problem}"))?;
         }
         if let Some(name) = &step.set {
             let value = step.value.as_ref().ok_or_else(|| missing("value"))?;
@@ -178,11 +212,15 @@ impl Steps {
         map: &str,
         key: &Value,
         value: &Value,
+        cpu: Option<i128>,
         scope: &Scope<'_>,
         user: &mut UserHalf<'_>,
     ) -> Result<(), String> {
         let index = map_index(&self.image, map)?;
         let info = &self.image.maps[index];
+        if info.map_type == kind::PROG_ARRAY {
+            return self.set_program(index, key, value, scope, user);
+        }
         let bytes_of = |value: &Value, id: u32, size: u32| {
             let mut bytes = vec![0; size as usize];
             match id {
@@ -194,7 +232,25 @@ impl Steps {
         let key = bytes_of(key, info.key_type, info.key_size).map_err(|problem| format!("key: {problem}"))?;
         let value = bytes_of(value, info.value_type, info.value_size)
             .map_err(|problem| format!("value: {problem}"))?;
-        user.update(index, &key, &value)
+        let cpu = cpu.map(|cpu| u32::try_from(cpu).map_err(|_| format!("{cpu} is no CPU"))).transpose()?;
+        user.update(index, &key, &value, cpu)
+    }
+
+    /// Puts the program named by a value into a slot of an array of programs.
+    fn set_program(
+        &self,
+        map: usize,
+        key: &Value,
+        value: &Value,
+        scope: &Scope<'_>,
+        user: &mut UserHalf<'_>,
+    ) -> Result<(), String> {
+        let slot = plain(key, scope)?;
+        let name = value.as_str().ok_or("its values are names of programs")?;
+        let program = program_index(&self.image, name)?;
+        let put = u32::try_from(slot).is_ok_and(|slot| user.set_program(map, slot, program));
+        let last = self.image.maps[map].max_entries.saturating_sub(1);
+        if put { Ok(()) } else { Err(format!("slot {slot} is out of bounds: 0 to {last}")) }
     }
 
     fn set(
@@ -215,8 +271,19 @@ impl Steps {
 
 impl SetUp for Steps {
     fn run(&self, user: &mut UserHalf<'_>) -> Result<(), String> {
+        self.all(None, user)
+    }
+
+    fn attached(&self, user: &mut UserHalf<'_>) -> Result<(), String> {
+        self.all(Some(After::Attach), user)
+    }
+}
+
+impl Steps {
+    /// Does the steps of one time.
+    fn all(&self, after: Option<After>, user: &mut UserHalf<'_>) -> Result<(), String> {
         let mut variables = self.facts.variables();
-        for (place, step) in &self.steps {
+        for (place, step) in self.steps.iter().filter(|(_, step)| step.after == after) {
             let kept = self.step(step, &variables, user).map_err(|problem| format!("{place}: {problem}"))?;
             variables.extend(kept);
         }
@@ -247,13 +314,21 @@ fn check(step: &StepText, image: &ObjectImage) -> Result<(), String> {
         0 | 1 => {}
         _ => return Err("a step does one thing; write several steps, or `do = [...]`".to_owned()),
     }
-    if let Some(program) = &step.run {
+    if let Some(program) = step.run.as_ref().filter(|program| !program.ends_with('?')) {
         program_index(image, program)?;
     }
-    if let Some(map) = step.update.as_ref().or(step.send.as_ref()) {
+    if let Some(map) = step.update.as_ref().or(step.send.as_ref()).filter(|map| !map.ends_with('?')) {
         map_index(image, map)?;
     }
     step.inner.iter().try_for_each(|inner| check(inner, image))
+}
+
+/// A name without the `?` that lets it be absent; `None` if it has one and is absent.
+fn optional(name: &str, find: impl Fn(&str) -> Result<usize, String>) -> Option<&str> {
+    match name.strip_suffix('?') {
+        Some(name) => find(name).is_ok().then_some(name),
+        None => Some(name),
+    }
 }
 
 fn map_index(image: &ObjectImage, name: &str) -> Result<usize, String> {

@@ -92,7 +92,7 @@ struct scx_sched;
 struct mm_struct { atomic_t mm_users; atomic_t mm_count; };
 struct kernfs_node { u64 id; const char *name; };
 struct cgroup;
-struct cgroup_subsys_state { struct cgroup *cgroup; u64 serial_nr; };
+struct cgroup_subsys_state { struct cgroup *cgroup; struct cgroup_subsys_state *parent; u64 serial_nr; };
 struct cgroup { struct cgroup_subsys_state self; unsigned long flags; int level; struct kernfs_node *kn; struct cgroup *ancestors[1]; };
 struct task_group { struct cgroup_subsys_state css; };
 struct css_set { struct cgroup *dfl_cgrp; };
@@ -145,8 +145,19 @@ struct sched_ext_entity { u64 slice; u64 dsq_vtime; u32 flags; u32 weight; s32 s
 
 /// The task, the run queue and what they embed.
 const TASK: &str = "
+typedef struct { unsigned int val; } kuid_t;
+typedef struct { unsigned int val; } kgid_t;
+struct cred { kuid_t uid; kgid_t gid; kuid_t euid; kgid_t egid; };
+struct ns_common { unsigned int inum; };
+struct pid_namespace { unsigned int level; struct ns_common ns; };
+struct upid { int nr; struct pid_namespace *ns; };
+struct pid { unsigned int level; struct upid numbers[1]; };
+struct signal_struct { struct list_head thread_head; struct pid *pids[4]; };
+struct sched_avg { unsigned long load_avg; unsigned long runnable_avg; unsigned long util_avg; };
+struct sched_class;
+struct bpf_perf_event_value { __u64 counter; __u64 enabled; __u64 running; };
 struct load_weight { unsigned long weight; u32 inv_weight; };
-struct sched_entity { struct load_weight load; u64 exec_start; u64 sum_exec_runtime; u64 prev_sum_exec_runtime; u64 vruntime; u64 nr_migrations; };
+struct sched_entity { struct load_weight load; u64 exec_start; u64 sum_exec_runtime; u64 prev_sum_exec_runtime; u64 vruntime; u64 nr_migrations; struct sched_avg avg; };
 struct task_struct {
     struct thread_info thread_info;
     unsigned int __state;
@@ -186,13 +197,20 @@ struct task_struct {
     char comm[16];
     refcount_t usage;
     refcount_t rcu_users;
+    struct pid *thread_pid;
+    const struct cred *real_cred;
+    const struct cred *cred;
+    struct signal_struct *signal;
+    struct list_head thread_node;
+    const struct sched_class *sched_class;
     cpumask_t cpus_mask;
 };
 struct scx_rq { struct scx_dispatch_q local_dsq; u32 nr_running; u32 cpuperf_target; bool cpu_released; u32 flags; u64 clock; };
 struct cfs_rq { unsigned int nr_queued; unsigned int h_nr_queued; };
 struct rt_rq { unsigned int rt_nr_running; };
-struct cpufreq_policy { unsigned int cpu; unsigned int min; unsigned int max; unsigned int cur; };
-struct rq { unsigned int nr_running; struct scx_rq scx; struct cfs_rq cfs; struct rt_rq rt; struct task_struct *curr; struct task_struct *idle; u64 clock; u64 clock_task; u64 clock_pelt; int cpu; int online; u64 nr_switches; };
+struct cpufreq_cpuinfo { unsigned int max_freq; unsigned int min_freq; unsigned int transition_latency; };
+struct cpufreq_policy { struct cpufreq_cpuinfo cpuinfo; unsigned int cpu; unsigned int min; unsigned int max; unsigned int cur; };
+struct rq { unsigned int nr_running; struct scx_rq scx; struct cfs_rq cfs; struct rt_rq rt; struct task_struct *curr; struct task_struct *idle; u64 clock; u64 clock_task; u64 clock_pelt; u64 lost_idle_time; int cpu; int online; u64 nr_switches; };
 extern struct rq runqueues;
 extern struct cpufreq_policy *cpufreq_cpu_data;
 extern int sd_llc_id;
