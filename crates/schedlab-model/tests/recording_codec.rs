@@ -8,6 +8,7 @@ use schedlab_model::recording::{
     ChannelInfo, ChannelKind, PatternEntry, Provenance, Recording, Run, TaskInfo,
 };
 use schedlab_model::topology::Topology;
+use schedlab_model::workload::change::{CgroupSettings, CgroupSpec};
 use schedlab_model::{
     ChannelId, CpuId, CpuSet, Event, EventKind, Nanos, Nice, Policy, TaskAttributes, TaskId,
 };
@@ -143,6 +144,8 @@ fn recording() -> impl Strategy<Value = Recording> {
             origin: if live { "live" } else { "simulated" }.to_owned(),
             command: vec!["sleep".to_owned(), "1".to_owned()],
             dropped_per_cpu: vec![0, 3],
+            groups: live
+                .then(|| vec![CgroupSpec { path: "/a".to_owned(), settings: CgroupSettings::default() }]),
             ..Provenance::default()
         };
         let machine = MachineDescription::generic("test", Topology::flat(2).expect("two CPUs"));

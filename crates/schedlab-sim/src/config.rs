@@ -7,6 +7,7 @@ use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, TaskInfo};
 use schedlab_model::workload::Workload;
+use schedlab_model::workload::change::CgroupSpec;
 use schedlab_model::{Nanos, Nice, Policy, TaskId};
 use std::sync::Arc;
 
@@ -140,6 +141,8 @@ pub struct SimulationResult {
     pub bound: Option<Bound>,
     /// Whether the run was cut before all target tasks had ended.
     pub cut: bool,
+    /// Groups of the fair class, as at the start.
+    pub cgroups: Vec<CgroupSpec>,
     /// One row a task, row 0 idle.
     pub accounts: Vec<TaskAccount>,
     /// Task table of a recording of this run.

@@ -19,6 +19,7 @@ pub fn recording(
             kernel_release: machine.kernel.to_string(),
             scheduler: scheduler.to_owned(),
             partial: result.cut,
+            groups: Some(result.cgroups.clone()),
             ..Provenance::default()
         },
         machine: machine.clone(),

@@ -356,6 +356,7 @@ impl Simulation {
                 _ => Nanos(critical_path),
             },
             cut,
+            cgroups: crate::ext::cgroup::specs(&self.work.workload),
             accounts: k.tasks.iter().enumerate().map(account).collect(),
             tasks: self.table.clone(),
             channels: channel_table(&self.work.workload),
@@ -472,7 +473,7 @@ fn kernel(
 /// The groups of the fair class. The ideal scheduler has none, nor do sessions without `sched_autogroup_enabled`.
 fn groups(workload: &Workload, ideal: bool, autogroup: bool) -> Vec<CgroupSpec> {
     let mut specs = if ideal { Vec::new() } else { crate::ext::cgroup::specs(workload) };
-    specs.retain(|spec| autogroup || !spec.path.starts_with("/autogroup-"));
+    specs.retain(|spec| autogroup || !crate::ext::cgroup::is_autogroup(spec));
     specs
 }
 

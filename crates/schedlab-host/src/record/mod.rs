@@ -7,6 +7,7 @@
 //! [`schedlab_model::recording::codec`].
 
 mod governor;
+mod groups;
 mod kernel;
 mod raw;
 mod session;

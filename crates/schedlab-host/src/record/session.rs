@@ -8,7 +8,7 @@ use super::kernel::{Kernel, Telling};
 use super::raw::RawRecord;
 use super::target::{Child, processes};
 use super::translate::Translator;
-use super::{Detail, Progress, RecordError, RecordOptions, RecordSummary, Status, Target, snapshot};
+use super::{Detail, Progress, RecordError, RecordOptions, RecordSummary, Status, Target, groups, snapshot};
 use crate::machine;
 use schedlab_model::Nanos;
 use schedlab_model::recording::codec::{self, RecordingWriter};
@@ -79,6 +79,7 @@ pub fn record<W: Write>(
     let mut existing = snapshot::tasks();
     existing.iter_mut().for_each(|task| task.target = targets.contains(&task.tgid));
     let mut provenance = provenance(options);
+    provenance.groups = Some(groups::settings(&existing));
     let writer = RecordingWriter::new(out, &provenance, &machine).map_err(RecordError::Write)?;
     let mut translator = Translator::new(writer, start.0, existing);
     translator.counting = options.detail == Detail::Counted;

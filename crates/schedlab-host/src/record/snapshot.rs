@@ -41,7 +41,7 @@ pub(super) fn task(tgid: i32, pid: i32) -> Option<TaskInfo> {
         rt_priority: number(40).unwrap_or(0) as u8,
         slice: custom_slice(pid),
         affinity: affinity(&directory).unwrap_or_default(),
-        cgroup: cgroup(&directory),
+        cgroup: super::groups::of_task(tgid, &directory),
         kernel_thread: number(9).is_some_and(|flags| flags as u64 & PF_KTHREAD != 0),
     };
     Some(TaskInfo {
@@ -86,23 +86,6 @@ pub(super) fn unrestricted_or(set: CpuSet) -> CpuSet {
         Some(possible) if set.and(&possible) == possible => CpuSet::ALL,
         _ => set,
     }
-}
-
-/// Path in the unified hierarchy, else in the CPU controller's; empty is the root.
-fn cgroup(directory: &str) -> String {
-    let text = fs::read_to_string(format!("{directory}/cgroup")).unwrap_or_default();
-    let mut found = "";
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next().unwrap_or(""), parts.next().unwrap_or("/"));
-        if controllers.is_empty() || controllers.split(',').any(|name| name == "cpu") {
-            found = path.trim_end_matches('/');
-            if !found.is_empty() {
-                break;
-            }
-        }
-    }
-    found.to_owned()
 }
 
 /// `struct sched_attr` as far as it is needed.

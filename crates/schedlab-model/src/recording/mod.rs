@@ -17,6 +17,7 @@ use crate::ids::{ChannelId, CpuId, TaskId};
 use crate::machine::MachineDescription;
 use crate::policy::TaskAttributes;
 use crate::time::Nanos;
+use crate::workload::change::CgroupSpec;
 use serde::{Deserialize, Serialize};
 
 /// One task of a recording. Position in the table is its [`TaskId`]; row 0 is the idle task.
@@ -92,6 +93,10 @@ pub struct Provenance {
     /// keep the recorder's overhead small: their exits carry sums (see [`crate::event`]).
     #[serde(default)]
     pub counted_from: Option<Nanos>,
+    /// Groups of the fair class that tasks were in: each task's `cgroup` is then the group that schedules it, a session's
+    /// (`/autogroup-N`) where the cpu controller has none. `None`: unknown, `cgroup` is only a name.
+    #[serde(default)]
+    pub groups: Option<Vec<CgroupSpec>>,
     /// CPU time the recorder itself used.
     pub recorder_cpu: Nanos,
     /// Whether the file ended early (killed recorder, full disk): what is there is whole.

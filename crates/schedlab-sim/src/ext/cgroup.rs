@@ -62,6 +62,11 @@ pub(crate) fn specs(workload: &Workload) -> Vec<CgroupSpec> {
     paths.into_iter().map(spec).collect()
 }
 
+/// Whether a group is a session's (`autogroup_path`): no cgroup, so BPF schedulers do not see it.
+pub(crate) fn is_autogroup(spec: &CgroupSpec) -> bool {
+    spec.path.starts_with("/autogroup-")
+}
+
 /// A path as [`specs`] has it: a task's group may be written without the slash in front.
 pub(crate) fn normal(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();

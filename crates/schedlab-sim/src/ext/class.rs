@@ -222,7 +222,9 @@ impl Ext {
         ext.enter(k, |cx| {
             offline.iter().for_each(|cpu| lifecycle::set_online(cx, cpu.0, false));
             cx.host().hotplug_seq = offline.len() as u64;
-            cgroup::build(cx, cgroup::specs(workload));
+            let mut specs = cgroup::specs(workload);
+            specs.retain(|spec| !cgroup::is_autogroup(spec));
+            cgroup::build(cx, specs);
             lifecycle::start(cx);
         });
         if let Some(actions) = ext.scheduler.set_up()

@@ -204,8 +204,13 @@ impl<'a> Observer<'a> {
         };
         observer.collect_waits();
         for (task, info) in recording.tasks.iter().enumerate() {
-            observer.progress[task].attributes = info.attributes.clone();
-            observer.out.initial.push(info.attributes.clone());
+            let mut attributes = info.attributes.clone();
+            if recording.provenance.groups.is_none() {
+                // Only a name: where the cpu controller was on is not known.
+                attributes.cgroup.clear();
+            }
+            observer.progress[task].attributes = attributes.clone();
+            observer.out.initial.push(attributes);
             if info.existed {
                 observer.out.tasks[task].first = Some(Nanos::ZERO);
                 observer.by_pid.insert(info.pid, TaskId(task as u32));

@@ -32,6 +32,7 @@ pub(super) fn build(
         devices: devices(bytes, handled),
         overflow_when_stalled: true,
         tick_phase: super::calibrate::tick_phase(recording),
+        cgroups: recording.provenance.groups.clone().unwrap_or_default(),
         ..Workload::default()
     };
     for &task in &rows {

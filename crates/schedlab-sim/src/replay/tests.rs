@@ -4,7 +4,7 @@
 use super::*;
 use crate::{Simulation, SimulationConfig};
 use proptest::prelude::*;
-use schedlab_model::event::{Context, Event, EventKind, IrqSource, Operation, PrevState};
+use schedlab_model::event::{Context, Event, EventKind, IrqSource, NullSink, Operation, PrevState};
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::recording::{ChannelInfo, ChannelKind, Provenance, TaskInfo};
 use schedlab_model::timeline::{StretchKind, Timelines};
@@ -475,4 +475,33 @@ fn bytes_from_outside_arrive_when_the_reader_was_woken() {
         assert!(replay.notes[0].contains("open-loop"), "{:?}", replay.notes);
     }
     check::execute(&replay.workload, &mut check::Shuffled(1)).expect("ends");
+}
+
+/// A target of one session beside two hogs of another: a half for it, as it had live; a third if the recording does
+/// not say which groups there were.
+#[test]
+fn recorded_sessions_are_groups_again() {
+    let hog = |name: &str, session: u32| {
+        format!(
+            "[[task]]\nname = \"{name}\"\ncgroup = \"/autogroup-{session}\"\nsteps = [{{ run = \"1s\" }}]\n"
+        )
+    };
+    let text = format!("name = \"x\"\nduration = \"400ms\"\n{}{}{}", hog("a", 1), hog("b", 2), hog("c", 2));
+    let workload = schedlab_model::workload::file::parse(&text).expect("reads");
+    let machine = MachineDescription::generic("test", Topology::flat(1).expect("one CPU"));
+    let mut events: Vec<Event> = Vec::new();
+    let config = SimulationConfig::new(machine.clone(), Arc::new(workload));
+    let result = Simulation::new(config).expect("valid").run(&mut events).expect("runs");
+    let mut recorded = crate::record::recording(&result, events, &machine, "fair");
+    assert_eq!(recorded.provenance.groups.as_ref().map(Vec::len), Some(2));
+    let share = |recorded: &Recording| {
+        let mut workload = workload_from(recorded, &ReplayOptions::default()).expect("replays").workload;
+        workload.duration = Some(Nanos::from_millis(100));
+        let config = SimulationConfig::new(machine.clone(), Arc::new(workload));
+        let result = Simulation::new(config).expect("valid").run(&mut NullSink).expect("runs");
+        result.accounts[1].cpu_time.0 * 100 / result.makespan.0
+    };
+    assert!(share(&recorded).abs_diff(50) <= 4, "{}", share(&recorded));
+    recorded.provenance.groups = None;
+    assert!(share(&recorded).abs_diff(33) <= 5, "{}", share(&recorded));
 }
