@@ -11,6 +11,7 @@ impl Core {
     pub(crate) fn schedule(&mut self, cpu: CpuId) {
         let prev = self.k.cpu(cpu).curr;
         self.k.settle(cpu);
+        let pushed = self.push_away(cpu, prev);
         let next = self.change_current(cpu, prev);
         self.k.cpu_mut(cpu).resched = Resched::None;
         self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resched));
@@ -18,6 +19,11 @@ impl Core {
             self.switch(cpu, prev, next);
         }
         self.k.cpu_mut(cpu).looks_at_exit = false;
+        if let Some(to) = pushed {
+            self.k.set_task_cpu(prev, to);
+            self.enqueue_task(to, prev, flags::ENQUEUE_MIGRATED);
+            self.wakeup_preempt(to, prev, 0);
+        }
         if self.k.fair.has_throttle_work(next) && self.k.task(next).class == Class::Fair {
             // It gets as far as the way back to user space.
             self.k.resched_curr(cpu);
@@ -25,6 +31,17 @@ impl Core {
         if next.is_idle() {
             self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resume));
         }
+    }
+
+    /// `active_load_balance_cpu_stop`: the current task leaves for a CPU that suits it better; which one.
+    #[inline]
+    fn push_away(&mut self, cpu: CpuId, curr: TaskId) -> Option<CpuId> {
+        if !self.k.domains.is_asymmetric() {
+            return None;
+        }
+        let to = crate::fair::misfit::take_push(&mut self.k, cpu, curr)?;
+        self.dequeue_task(cpu, curr, flags::DEQUEUE_SAVE);
+        Some(to)
     }
 
     /// Takes the current task off its queue if it no longer runs, and makes the next one current in its class.

@@ -7,6 +7,7 @@
 
 use super::class;
 use super::group::task_h_load;
+use super::misfit;
 use super::params::{Features, Generation};
 use super::select::IMBALANCE_PCT;
 use crate::core::flags;
@@ -108,7 +109,7 @@ fn pass_over(k: &Kernel, cpu: CpuId, index: usize, idle: IdleType) -> Option<Pas
 
 /// `sched_balance_newidle`: a CPU that is about to go idle looks for a waiting task. Whether it got one.
 pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
-    if k.overloaded == 0 || k.ideal || k.domains.of(cpu).is_empty() {
+    if misfit::pull(k, cpu) || k.overloaded == 0 || k.ideal || k.domains.of(cpu).is_empty() {
         return false;
     }
     let avg_idle = k.cpu(cpu).avg_idle;
@@ -161,7 +162,8 @@ pub(crate) fn tick(k: &mut Kernel, cpu: CpuId) {
         periodic(k, &pass);
     }
     let now = k.now;
-    if k.cpu(cpu).nr_running >= 2 && now >= k.fair.balance.nohz_next {
+    let wanted = k.cpu(cpu).nr_running >= 2 || misfit::wants_stronger(k, cpu);
+    if wanted && now >= k.fair.balance.nohz_next {
         let allowed = k.domains.of(cpu).last().map(|domain| domain.span);
         let idle = allowed
             .and_then(|span| k.idle_mask.first_common_wrapping(&k.idle_mask, k.domains.span(span), CpuId(0)));
@@ -182,6 +184,9 @@ pub(crate) fn nohz_idle_balance(k: &mut Kernel, kicked: CpuId) {
     k.charge(kicked, cost);
     let idle: Vec<CpuId> = k.idle_mask.iter().collect();
     for cpu in idle {
+        if misfit::pull(k, cpu) {
+            continue;
+        }
         for index in 0..DOMAINS_MAX {
             let Some(pass) = pass_over(k, cpu, index, IdleType::Idle) else { break };
             if k.overloaded > 0 && k.is_idle_cpu(cpu) && periodic(k, &pass) > 0 {

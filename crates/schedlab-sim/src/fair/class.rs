@@ -6,7 +6,7 @@
 use super::ids::{EntityId, RqId};
 use super::params::{Features, Generation};
 use super::queue::CfsRq;
-use super::{Fair, bandwidth, cfs, entity, group, select};
+use super::{Fair, bandwidth, cfs, entity, group, misfit, select};
 use crate::core::flags;
 use crate::kernel::{Class, Kernel, Resched};
 use schedlab_model::{CpuId, Policy, TaskId};
@@ -107,6 +107,9 @@ pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
     }
     let rq = k.fair.entities[id.index()].rq;
     entity::update_load_avg(k, rq, Some(id));
+    if flags & (flags::DEQUEUE_SLEEP | flags::DEQUEUE_DELAYED) == flags::DEQUEUE_SLEEP {
+        misfit::update_util_est(k, task);
+    }
     let idle = k.task(task).has_idle_policy();
     dequeue_entities(k, cpu, id, flags, idle)
 }

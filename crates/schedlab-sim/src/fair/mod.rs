@@ -2,7 +2,7 @@
 //!
 //! [`class`] has the functions of `struct sched_class`, which walk the levels of groups, [`entity`] what happens on one
 //! level, [`queue`] EEVDF's arithmetic on one queue, [`cfs`] that of CFS, [`group`] weights of groups, [`bandwidth`]
-//! their quotas, [`select`] wake-up placement, [`balance`] load balancing, [`params`] knobs and features, [`weight`] the
+//! their quotas, [`select`] wake-up placement, [`balance`] load balancing, [`misfit`] strong and weak CPUs, [`params`] knobs and features, [`weight`] the
 //! division by weights, [`ids`] the rows of the tables. Not here: core scheduling.
 
 pub(crate) mod balance;
@@ -12,6 +12,7 @@ pub(crate) mod class;
 mod entity;
 pub(crate) mod group;
 pub(crate) mod ids;
+pub(crate) mod misfit;
 pub(crate) mod params;
 pub(crate) mod pelt;
 pub(crate) mod queue;
@@ -43,6 +44,8 @@ pub(crate) struct Fair {
     pub(crate) entities: Vec<FairEntity>,
     /// Groups.
     pub(crate) groups: Groups,
+    /// By CPU: its running task is to go to another ([`misfit`]).
+    pub(crate) pushes: Vec<Option<(TaskId, CpuId)>>,
 }
 
 impl Fair {
@@ -56,6 +59,7 @@ impl Fair {
             balance: balance::Balance::new(cpus),
             entities,
             groups,
+            pushes: vec![None; cpus],
             params,
         }
     }

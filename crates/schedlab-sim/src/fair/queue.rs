@@ -47,6 +47,8 @@ pub(crate) struct FairEntity {
     pub(crate) attached: Option<RqId>,
     /// The queue it is on, or was last (`cfs_rq`).
     pub(crate) rq: RqId,
+    /// A task's use when it went to sleep, smoothed (`util_est`); kept where CPUs differ in strength.
+    pub(crate) util_est: u32,
     /// A task's group, 0 for the root (`sched_task_group`).
     pub(crate) group: u32,
     /// A task that must leave its throttled queue when it returns to its own work (`sched_throttle_work`).
@@ -412,6 +414,7 @@ impl FairEntity {
             average: Average::of_new_task(u64::from(weight)),
             attached: None,
             rq: RqId(0),
+            util_est: 0,
             group: 0,
             throttle_work: false,
             throttled: false,

@@ -4,6 +4,7 @@
 //! Forks: down the domains to the idlest, by tasks at the moment.
 
 use super::group::task_h_load;
+use super::misfit;
 use super::params::Features;
 use crate::core::flags;
 use crate::kernel::{CpuMask, Kernel};
@@ -71,7 +72,7 @@ fn is_lighter(k: &Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) ->
 }
 
 /// `available_idle_cpu` or `sched_idle_cpu`: nothing runs there but SCHED_IDLE tasks.
-fn is_free(k: &Kernel, cpu: CpuId) -> bool {
+pub(super) fn is_free(k: &Kernel, cpu: CpuId) -> bool {
     let running = k.cpu(cpu).nr_running;
     k.is_idle_cpu(cpu) || (running > 0 && running == k.fair.rqs[cpu.index()].nr_idle)
 }
@@ -79,10 +80,9 @@ fn is_free(k: &Kernel, cpu: CpuId) -> bool {
 /// `select_idle_sibling`: the target, the previous or a recently used CPU if idle, else an idle one that
 /// shares the target's cache, whole cores first.
 fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId) -> CpuId {
-    let usable = |k: &Kernel, cpu: CpuId| k.may_run_on(task, cpu) && is_free(k, cpu);
-    if k.domains.is_asymmetric() {
-        return select_idle_capacity(k, task, target);
-    }
+    let asymmetric = k.domains.is_asymmetric();
+    let fits = |k: &Kernel, cpu: CpuId| !asymmetric || misfit::task_fits_cpu(k, task, cpu);
+    let usable = |k: &Kernel, cpu: CpuId| k.may_run_on(task, cpu) && is_free(k, cpu) && fits(k, cpu);
     if usable(k, target) {
         return target;
     }
@@ -97,6 +97,9 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
     }
     if packs(k, task, target) {
         return target;
+    }
+    if asymmetric {
+        return misfit::select_idle_capacity(k, task, target).unwrap_or(target);
     }
     if k.domains.has_smt() {
         if let Some(cpu) = select_idle_core(k, task, target) {
@@ -148,14 +151,6 @@ fn select_idle_core(k: &Kernel, task: TaskId, target: CpuId) -> Option<CpuId> {
     };
     let (after, before): (Vec<CpuId>, Vec<CpuId>) = llc.iter().partition(|cpu| *cpu > target);
     after.into_iter().chain(before).find(whole)
-}
-
-/// `select_idle_capacity`, simplified: the strongest idle CPU, nearest first.
-fn select_idle_capacity(k: &Kernel, task: TaskId, target: CpuId) -> CpuId {
-    let idle = k.allowed[task.index()].iter().filter(|cpu| is_free(k, *cpu));
-    let rank =
-        |cpu: &CpuId| (std::cmp::Reverse(k.cpu(*cpu).capacity), k.domains.distance(target, *cpu), *cpu);
-    idle.min_by_key(rank).unwrap_or(target)
 }
 
 /// How attractive a group of CPUs is for a new task: more idle CPUs first, then fewer tasks a CPU.
