@@ -11,6 +11,7 @@ pub mod json;
 pub mod kernel_table;
 pub mod metrics;
 pub mod objective;
+pub mod parquet;
 pub mod perfetto;
 pub mod result;
 pub mod text;

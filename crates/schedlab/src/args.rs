@@ -116,6 +116,9 @@ pub struct OutputChoice {
     /// Write a Perfetto trace (open it at ui.perfetto.dev)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perfetto: Option<PathBuf>,
+    /// Write every number of every run and task as a Parquet table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub parquet: Option<PathBuf>,
 }
 
 /// Arguments of `compare`.

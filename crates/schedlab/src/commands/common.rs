@@ -1,10 +1,11 @@
 //! What several commands share: from names on the command line to pieces of work, candidates and an
 //! empty result.
 
-use crate::args::MachineChoice;
+use crate::args::{MachineChoice, OutputChoice};
 use crate::failure::Failure;
 use crate::inputs::work::{self, Work};
 use crate::inputs::{machines, schedulers};
+use crate::output::write_file;
 use crate::setup::{Scope, SetupFile, evaluate};
 use crate::simulator::Piece;
 use anyhow::{Context, anyhow};
@@ -18,6 +19,7 @@ use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
 use schedlab_report::result::{self, Environment, ResultFile};
 use schedlab_report::text::TextOptions;
+use schedlab_report::{json, parquet};
 use schedlab_sim::ext::kernel_btf;
 use schedlab_sim::replay::{self, Replay, ReplayOptions};
 use std::collections::BTreeMap;
@@ -290,4 +292,15 @@ pub fn empty_result(machine: &MachineDescription) -> ResultFile {
 pub fn text_options() -> TextOptions {
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     TextOptions { color }
+}
+
+/// Writes JSON and Parquet where asked.
+pub fn write_tables(result: &ResultFile, out: &OutputChoice) -> Result<(), Failure> {
+    if let Some(path) = &out.json {
+        write_file(path, json::to_json(result).as_bytes())?;
+    }
+    if let Some(path) = &out.parquet {
+        write_file(path, &parquet::to_parquet(result).map_err(Failure::input)?)?;
+    }
+    Ok(())
 }

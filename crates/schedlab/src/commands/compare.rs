@@ -3,7 +3,7 @@
 use super::common::{self, Prepared};
 use super::examine::{examine, pair_class};
 use super::{Context, pictures, record};
-use crate::args::CompareArgs;
+use crate::args::{CompareArgs, OutputChoice};
 use crate::failure::Failure;
 use crate::inputs::machines;
 use crate::output::{print_text, write_file};
@@ -16,7 +16,7 @@ use schedlab_model::metric::{Metric, RunMetrics};
 use schedlab_model::outcome::RunRequest;
 use schedlab_report::compare::{ComparisonInput, GainBound, Overall, PairClass, Sample, Settings};
 use schedlab_report::result::{CandidateRecord, ResultFile, RunRecord, SimulatorRecord};
-use schedlab_report::{Comparison, Guard, Objective, json, text};
+use schedlab_report::{Comparison, Guard, Objective, text};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -321,18 +321,23 @@ fn finish(args: &CompareArgs, mut outcome: Outcome, name: &str) -> Result<(), Fa
     let path = |given: &Option<PathBuf>, file: &str| {
         given.clone().or_else(|| recorded.then(|| args.output.join(file)))
     };
-    let html = path(&args.out.html, "report.html");
-    let perfetto = path(&args.out.perfetto, "trace.pftrace");
-    let json = path(&args.out.json, "result.json");
-    outcome.result.next_commands = next_commands(&outcome.result, name, html.as_deref());
-    let to_stdout = json.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    write_outputs(&outcome, html.as_deref(), perfetto.as_deref(), json.as_deref())?;
+    let out = OutputChoice {
+        html: path(&args.out.html, "report.html"),
+        perfetto: path(&args.out.perfetto, "trace.pftrace"),
+        json: path(&args.out.json, "result.json"),
+        parquet: args.out.parquet.clone(),
+    };
+    outcome.result.next_commands = next_commands(&outcome.result, name, out.html.as_deref());
+    let to_stdout = out.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    write_outputs(&outcome, &out)?;
     if !to_stdout {
         // Triage was printed before the runs; it is not repeated.
         let shown = ResultFile { triage: None, ..outcome.result.clone() };
         let shown = if outcome.result.triage.is_some() { &shown } else { &outcome.result };
         print_text(&text::render(shown, common::text_options()))?;
-        for (what, path) in [("Page", &html), ("JSON", &json), ("Trace", &perfetto)] {
+        let written =
+            [("Page", &out.html), ("JSON", &out.json), ("Trace", &out.perfetto), ("Parquet", &out.parquet)];
+        for (what, path) in written {
             if let Some(path) = path {
                 print_text(&format!("{what:<10} {}\n", path.display()))?;
             }
@@ -341,24 +346,16 @@ fn finish(args: &CompareArgs, mut outcome: Outcome, name: &str) -> Result<(), Fa
     broken_guard(&outcome.result)
 }
 
-/// Writes page, trace and JSON where asked.
-pub fn write_outputs(
-    outcome: &Outcome,
-    html: Option<&Path>,
-    perfetto: Option<&Path>,
-    json_path: Option<&Path>,
-) -> Result<(), Failure> {
+/// Writes page, trace, JSON and table where asked.
+fn write_outputs(outcome: &Outcome, out: &OutputChoice) -> Result<(), Failure> {
     let Outcome { result, machine, candidates, seed } = outcome;
-    if let Some(path) = html {
+    if let Some(path) = &out.html {
         write_file(path, pictures::page(result, machine, candidates, *seed)?.as_bytes())?;
     }
-    if let Some(path) = perfetto {
+    if let Some(path) = &out.perfetto {
         write_file(path, &pictures::trace(result, machine, candidates, *seed)?)?;
     }
-    if let Some(path) = json_path {
-        write_file(path, json::to_json(result).as_bytes())?;
-    }
-    Ok(())
+    common::write_tables(result, out)
 }
 
 fn next_commands(result: &ResultFile, name: &str, html: Option<&Path>) -> Vec<String> {

@@ -23,6 +23,7 @@ pub fn run(args: &DemoArgs, context: Context) -> Result<(), Failure> {
         json: Some(args.output.join("result.json")),
         html: Some(args.output.join("report.html")),
         perfetto: Some(args.output.join("trace.pftrace")),
+        parquet: None,
     };
     let machine = MachineChoice { machine: None, cpus: None, kernel: None };
     let compare_args = CompareArgs {

@@ -8,7 +8,7 @@ use crate::output::{print_text, write_file};
 use crate::simulator::{SimulatedMachine, explain};
 use schedlab_model::outcome::{Machine, RunOutcome, RunRequest};
 use schedlab_report::result::{CandidateRecord, RunRecord, SimulatorRecord};
-use schedlab_report::{json, text};
+use schedlab_report::text;
 
 /// Runs it.
 pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
@@ -45,9 +45,7 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
         requests.iter().zip(&outcomes).map(|(request, outcome)| RunRecord::of(request, outcome)).collect();
     result.simulator = outcomes[0].simulator.as_ref().map(SimulatorRecord::from);
     result.next_commands = vec![format!("schedlab compare {} --scheduler {},all", args.work, candidate.name)];
-    if let Some(path) = &args.out.json {
-        write_file(path, json::to_json(&result).as_bytes())?;
-    }
+    common::write_tables(&result, &args.out)?;
     if let Some(path) = &args.out.html {
         let page = pictures::page(&result, &machine, std::slice::from_ref(&candidate), run.seed)?;
         write_file(path, page.as_bytes())?;
