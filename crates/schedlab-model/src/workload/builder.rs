@@ -124,6 +124,7 @@ impl Builder {
             capacity,
             initial,
             room_to_resume: 0,
+            wakes_all_senders: false,
         });
         ChannelId(self.workload.channels.len() as u32 - 1)
     }

@@ -104,8 +104,8 @@ pub enum Op {
         /// How many in all.
         bytes: u32,
     },
-    /// Use the CPU for `work` and take a message, `count` times over; waits while there is none. The messages that
-    /// are there are taken together and then worked off together. Goes on at a closed channel.
+    /// Use the CPU for `work` and take a message, `count` times over; waits while there is none. Goes on at a
+    /// closed channel.
     ReceiveEach {
         /// From where.
         channel: ChannelId,
@@ -227,6 +227,9 @@ pub struct ChannelSpec {
     /// kernel wakes late to save switches: a pipe's writer when a page (4096 bytes) is free, a socket's when a
     /// good part of its buffer is.
     pub room_to_resume: u64,
+    /// Whether room wakes all senders that wait for it, the latest first, as sockets do (they wait non-exclusively:
+    /// `sock_wait_for_wmem`), or the first only, as pipes do.
+    pub wakes_all_senders: bool,
 }
 
 /// What a channel is.

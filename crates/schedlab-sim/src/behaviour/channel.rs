@@ -16,6 +16,8 @@ pub(crate) struct Channel {
     pub(crate) capacity: u64,
     /// Bytes of room at which a waiting sender is woken.
     room_to_resume: u64,
+    /// Room wakes all senders, not only the first.
+    wakes_all_senders: bool,
     /// Bytes or tokens in it, or parties at the barrier.
     pub(crate) level: u64,
     /// Who waits to take something out, first come first.
@@ -40,6 +42,7 @@ impl Channel {
             kind: spec.kind,
             capacity: if unlimited { u64::MAX } else { spec.capacity },
             room_to_resume: spec.room_to_resume.min(spec.capacity),
+            wakes_all_senders: spec.wakes_all_senders,
             level: spec.initial,
             takers: VecDeque::new(),
             givers: VecDeque::new(),
@@ -86,6 +89,22 @@ impl Channel {
         room >= self.room_to_resume && self.room_for(pending) > 0
     }
 
+    /// The sender to wake next, if there is room for it. A queue of exclusive waiters is served from its head, and
+    /// others, who queue at the head, from the latest.
+    pub(crate) fn next_giver(&self) -> Option<TaskId> {
+        if self.wakes_all_senders { self.givers.back().copied() } else { self.givers.front().copied() }
+    }
+
+    /// Takes out who was told by `next_giver`, and says whether others are to be woken, too.
+    pub(crate) fn remove_giver(&mut self) -> bool {
+        if self.wakes_all_senders {
+            self.givers.pop_back()
+        } else {
+            self.givers.pop_front()
+        };
+        self.wakes_all_senders
+    }
+
     /// Removes a task that no longer waits (timed out).
     pub(crate) fn forget(&mut self, task: TaskId) {
         self.takers.retain(|other| *other != task);
@@ -106,6 +125,7 @@ mod tests {
             capacity: 65_536,
             initial: 65_000,
             room_to_resume: 0,
+            wakes_all_senders: false,
         };
         let channel = Channel::new(&spec);
         assert_eq!(channel.room_for(500), 500);

@@ -374,7 +374,7 @@ impl Simulation {
         Outcome::Off
     }
 
-    /// Works for a message, takes what is there, works for as many more, until it has had all.
+    /// Works for a message and takes it, one by one, until it has had all.
     fn receive_each(
         &mut self,
         task: TaskId,
@@ -391,40 +391,39 @@ impl Simulation {
                 return Outcome::Busy;
             }
         }
-        let actor = &mut self.work.actors[task.index()];
         let state = &mut self.work.channels[channel.index()];
-        let taken = (state.level / message).min(actor.pending);
-        state.level -= taken * message;
-        actor.pending -= taken;
-        let left = actor.pending;
-        let done = left == 0 || (taken == 0 && state.is_closed());
-        if taken > 0 {
-            self.made_room(channel);
-        }
-        if taken == 0 && !done {
+        let taken = state.level >= message;
+        if !taken && !state.is_closed() {
             self.block(task, Wait::Take(channel), FOREVER);
             return Outcome::Off;
         }
-        // The work for one message came before it; that for the last of all is done already.
-        let owed = if done { taken.saturating_sub(1) } else { taken } * work;
-        if done {
-            let actor = &mut self.work.actors[task.index()];
-            actor.halfway = false;
-            actor.pc += 1;
+        if taken {
+            state.level -= message;
+            self.made_room(channel);
         }
-        self.core.k.task_mut(task).work_left = owed;
-        if owed > 0 { Outcome::Busy } else { Outcome::Again }
+        let actor = &mut self.work.actors[task.index()];
+        actor.pending -= 1;
+        if actor.pending == 0 || !taken {
+            actor.halfway = false;
+            return self.next(task);
+        }
+        self.core.k.task_mut(task).work_left = work;
+        if work > 0 { Outcome::Busy } else { Outcome::Again }
     }
 
-    /// Something was taken: wakes a sender if there is room enough, and who else waits for what is left.
+    /// Something was taken: wakes senders if there is room enough, and who else waits for what is left.
     fn made_room(&mut self, channel: ChannelId) {
-        let state = &mut self.work.channels[channel.index()];
-        let more = state.level > 0;
-        let pending = |giver: &TaskId| self.work.actors[giver.index()].pending;
-        if state.givers.front().map(pending).is_some_and(|pending| state.resumes(pending))
-            && let Some(giver) = state.givers.pop_front()
-        {
+        let more = self.work.channels[channel.index()].level > 0;
+        while let Some(giver) = self.work.channels[channel.index()].next_giver() {
+            let state = &mut self.work.channels[channel.index()];
+            if !state.resumes(self.work.actors[giver.index()].pending) {
+                break;
+            }
+            let others = state.remove_giver();
             self.wake(giver, Context::Task, flags::WF_SYNC);
+            if !others {
+                break;
+            }
         }
         if more && !self.work.channels[channel.index()].takers.is_empty() {
             self.wake_takers(channel, 1, Context::Task, true);

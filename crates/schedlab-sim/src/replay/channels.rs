@@ -5,21 +5,12 @@
 //! interrupt, at that time; it is left out if the reader did not wait. What was given but never read in the recording is left out, too.
 
 use super::observe::{Observed, Transfer};
+use super::room::{Levels, Room};
 use schedlab_model::event::Context;
 use schedlab_model::recording::{ChannelInfo, ChannelKind, Recording};
 use schedlab_model::workload::{Arrival, ChannelSpec, ChannelType};
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// Bytes a pipe holds unless it was resized.
-const PIPE_CAPACITY: u64 = 65_536;
-/// A pipe's writer is woken when a page is free.
-const PIPE_ROOM: u64 = 4_096;
-/// Send buffer of a socket unless it was resized (`net.core.wmem_default`).
-const SOCKET_CAPACITY: u64 = 212_992;
-/// What a message costs of a socket's buffer besides its bytes: `sizeof(struct sk_buff)` and
-/// `struct skb_shared_info`, rounded (`SKB_TRUESIZE`).
-const SOCKET_OVERHEAD: u64 = 576;
 
 /// Where the bytes of one transfer go or come from.
 pub(super) type Parts = Vec<(ChannelId, u32)>;
@@ -64,10 +55,7 @@ struct Matched {
 struct Followed {
     matched: Vec<Matched>,
     outside: Vec<(u32, u64)>,
-    level_max: u64,
-    /// Levels at which writers found it full, and at which they were woken.
-    full: Vec<u64>,
-    resumed: Vec<u64>,
+    levels: Levels,
 }
 
 /// Assigns every transfer to channels of the replay.
@@ -133,10 +121,18 @@ impl Connector<'_> {
         let split = readers.len() > 1 && entangled;
         out.split += usize::from(split);
         let followed = follow(transfers, traffic, self.strict);
-        let (capacity, room_to_resume) = capacity(info, &followed, transfers, traffic);
+        let sizes: Vec<u64> = traffic.gives.iter().map(|&id| transfers[id as usize].bytes).collect();
+        let room = Room::of(info, &followed.levels, &sizes);
         let kind = if info.kind == ChannelKind::Pipe { "pipe" } else { "socket" };
         let name = format!("{kind} {}", info.identity);
-        let spec = ChannelSpec { name, kind: ChannelType::Bytes, capacity, initial: 0, room_to_resume };
+        let spec = ChannelSpec {
+            name,
+            kind: ChannelType::Bytes,
+            capacity: room.capacity,
+            initial: 0,
+            room_to_resume: room.to_resume,
+            wakes_all_senders: info.kind == ChannelKind::Socket,
+        };
         let mut made = Made { out, split, by_reader: BTreeMap::new(), spec };
         self.assign(&mut made, &followed);
         if readers.len() == 1 {
@@ -216,14 +212,14 @@ fn follow(transfers: &[Transfer], traffic: &Traffic, strict: bool) -> Followed {
     for (_, moment, id) in moments {
         let transfer = &transfers[id as usize];
         match moment {
-            Moment::Resume => followed.resumed.push(level),
+            Moment::Resume => followed.levels.resumed.push(level),
             Moment::Earliest => under_way.push_back((id, transfer.bytes)),
             Moment::Begin => {
                 if transfer.wake.is_some() {
-                    followed.full.push(level);
+                    followed.levels.full.push(level);
                 }
                 level += transfer.bytes;
-                followed.level_max = followed.level_max.max(level);
+                followed.levels.max = followed.levels.max.max(level);
             }
             Moment::Given => {
                 if let Some(at) = under_way.iter().position(|(give, _)| *give == id) {
@@ -258,37 +254,6 @@ fn take(queue: &mut VecDeque<(u32, u64)>, matched: &mut Vec<Matched>, take: u32,
         }
     }
     rest
-}
-
-/// What fits in and how much must be free before writers go on. As the recording shows it where writers
-/// waited, else as the kernel has it for messages of this size.
-fn capacity(
-    info: &ChannelInfo,
-    followed: &Followed,
-    transfers: &[Transfer],
-    traffic: &Traffic,
-) -> (u64, u64) {
-    let largest = |ids: &[u32]| ids.iter().map(|&id| transfers[id as usize].bytes).max().unwrap_or(0);
-    let message = largest(&traffic.gives);
-    if let Some(&full) = followed.full.iter().max() {
-        let capacity = full.max(message).max(1);
-        let mut room: Vec<u64> =
-            followed.resumed.iter().map(|&level| capacity.saturating_sub(level)).collect();
-        room.sort_unstable();
-        return (capacity, room[room.len() / 2].max(message).min(capacity));
-    }
-    let (capacity, room) = if info.kind == ChannelKind::Pipe {
-        let capacity = if info.capacity > 0 { info.capacity } else { PIPE_CAPACITY };
-        (capacity, PIPE_ROOM)
-    } else {
-        let buffer = if info.capacity > 0 { info.capacity } else { SOCKET_CAPACITY };
-        let count = traffic.gives.len().max(1) as u64;
-        let mean = traffic.gives.iter().map(|&id| transfers[id as usize].bytes).sum::<u64>() / count;
-        let capacity = buffer * mean.max(1) / (mean.max(1) + SOCKET_OVERHEAD);
-        (capacity, capacity * 3 / 4)
-    };
-    let capacity = capacity.max(followed.level_max).max(message);
-    (capacity, room.clamp(1, capacity))
 }
 
 /// Groups of tasks that wait, directly or not, for each other: equal numbers are one group.

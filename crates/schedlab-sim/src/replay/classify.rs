@@ -66,8 +66,10 @@ pub(super) fn classify(
     observed: &Observed,
     bytes: &Bytes,
     included: &[bool],
+    strict: bool,
 ) -> Handled {
     let mut classifier = Classifier {
+        strict,
         recording,
         observed,
         bytes,
@@ -109,6 +111,8 @@ fn following_reads(observed: &Observed) -> BTreeMap<u32, ChannelId> {
 }
 
 struct Classifier<'a> {
+    /// In doubt as in the recorded order.
+    strict: bool,
     recording: &'a Recording,
     observed: &'a Observed,
     bytes: &'a Bytes,
@@ -165,11 +169,25 @@ impl Classifier<'_> {
                 return (WaitKind::Poll, Handling::Bytes(*channel));
             }
         }
+        if let Some(channel) = self.read_without_bytes(wait).filter(|_| !self.strict) {
+            let socket = operation == Some(Operation::SocketReceive);
+            return (if socket { WaitKind::Socket } else { WaitKind::Pipe }, Handling::Bytes(channel));
+        }
         if let (Some(Operation::FutexWait), Some(open)) = (operation, wait.operation) {
             let token = self.token(Token::Futex(open.channel, wait.task));
             return (WaitKind::Futex, Handling::Token(token));
         }
         (WaitKind::Task, Handling::Token(self.token(Token::Pair(wake.waker, wait.task))))
+    }
+
+    /// A read that a write to its channel ended, but whose bytes are told with the next: where it waits for them.
+    fn read_without_bytes(&self, wait: &Wait) -> Option<ChannelId> {
+        let open = wait.operation?;
+        let reads = matches!(open.operation, Operation::PipeRead | Operation::SocketReceive);
+        let (by, written) = wait.wake?.operation?;
+        let written = (matches!(by, Operation::PipeWrite | Operation::SocketSend)).then_some(written);
+        let (reader, channel) = self.bytes.sole_reader.get(&open.channel)?;
+        (reads && written == Some(open.channel) && *reader == wait.task).then_some(*channel)
     }
 
     fn woken_from_interrupt(&mut self, wait: &Wait, operation: Option<Operation>) -> (WaitKind, Handling) {
@@ -234,7 +252,14 @@ impl Classifier<'_> {
                 Token::Outside(of) => format!("wake-up of {} from outside", task(of)),
             };
             let kind = ChannelType::Tokens;
-            channels.push(ChannelSpec { name, kind, capacity: u64::MAX, initial: 0, room_to_resume: 0 });
+            channels.push(ChannelSpec {
+                name,
+                kind,
+                capacity: u64::MAX,
+                initial: 0,
+                room_to_resume: 0,
+                wakes_all_senders: false,
+            });
             next
         })
     }

@@ -20,6 +20,7 @@ pub mod check;
 mod classify;
 mod observe;
 mod program;
+mod room;
 mod window;
 
 use schedlab_model::TaskId;
@@ -150,13 +151,14 @@ pub fn workload_from(recording: &Recording, options: &ReplayOptions) -> Result<R
     if !recording.tasks.iter().zip(&included).any(|(task, included)| task.target && *included) {
         return Err(ReplayError::NothingRan);
     }
-    let attempt = |strict| {
+    let attempt = |strict, in_order| {
         let bytes = channels::connect(recording, &observed, &included, strict);
-        let handled = classify::classify(recording, &observed, &bytes, &included);
+        let handled = classify::classify(recording, &observed, &bytes, &included, in_order);
         let replay = program::build(recording, options, &observed, &bytes, &handled, &included);
         check::execute(&replay.workload, &mut check::Lowest).map(|_| replay)
     };
-    attempt(false).or_else(|_| attempt(true)).map_err(|stuck| ReplayError::Stuck(stuck.to_string()))
+    let attempts = attempt(false, false).or_else(|_| attempt(true, false)).or_else(|_| attempt(true, true));
+    attempts.map_err(|stuck| ReplayError::Stuck(stuck.to_string()))
 }
 
 /// Which tasks are replayed: those that ran, of the target or wanted as background.

@@ -535,6 +535,7 @@ impl<'a> Observer<'a> {
                 self.flush(task);
                 self.out.tasks[task.index()].steps.push(Step::Until(Nanos(open.amount)));
             }
+            Operation::WaitChild if result == RESULT_UNKNOWN => self.end_some_child_wait(task, &open),
             Operation::WaitChild if result > 0 => self.end_child_wait(task, &open, result),
             _ => {}
         }
@@ -592,6 +593,17 @@ impl<'a> Observer<'a> {
                 let steps = &mut self.out.tasks[task.index()].steps;
                 steps.insert(open.at.min(steps.len()), Step::Child(child));
             }
+        }
+    }
+
+    /// Whose end it was is not told: the child's that made the wake-up.
+    fn end_some_child_wait(&mut self, task: TaskId, open: &Open) {
+        let Some((&last, before)) = open.waits.split_last() else { return };
+        let waker = self.out.waits[last as usize].wake.map(|wake| wake.waker);
+        let child = waker.filter(|waker| self.out.tasks[waker.index()].forked == Some(task));
+        if child.is_some() {
+            self.out.waits[last as usize].child = child;
+            before.iter().for_each(|&wait| self.out.waits[wait as usize].superseded = true);
         }
     }
 

@@ -1,0 +1,149 @@
+//! Who is woken at a channel and when, and what replays make of recordings whose sums are told late.
+
+use schedlab_model::event::{Event, EventKind, Operation, PrevState};
+use schedlab_model::machine::{Costs, MachineDescription};
+use schedlab_model::recording::{Provenance, Recording};
+use schedlab_model::topology::Topology;
+use schedlab_model::workload::builder::Builder;
+use schedlab_model::workload::{Amount, ChannelType, Op, Workload, builtin};
+use schedlab_model::{Nanos, TaskAttributes, TaskId};
+use schedlab_sim::replay::{ReplayOptions, WaitKind, workload_from};
+use schedlab_sim::{Simulation, SimulationConfig};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn record(workload: Workload, cpus: u32) -> Recording {
+    let machine = MachineDescription::generic("test", Topology::flat(cpus).expect("CPUs"));
+    let config = SimulationConfig { seed: 1, ..SimulationConfig::new(machine.clone(), Arc::new(workload)) };
+    let mut events: Vec<Event> = Vec::new();
+    let result = Simulation::new(config).expect("valid").run(&mut events).expect("runs");
+    Recording {
+        provenance: Provenance::default(),
+        machine,
+        tasks: result.tasks,
+        channels: result.channels,
+        cpu_sets: Vec::new(),
+        events,
+        duration: result.report.simulated,
+    }
+}
+
+/// Three senders fill a channel of ten messages, a reader takes them one by one, 10 us each. Room for four is what
+/// wakes senders.
+fn senders_and_a_slow_reader(wakes_all: bool) -> Vec<(u64, TaskId)> {
+    let mut b = Builder::new("room", "");
+    let channel = b.channel("socket", ChannelType::Bytes, 1_000, 0);
+    for name in ["one", "two", "three"] {
+        let sends = (0..10).map(|_| Op::Send { channel, bytes: 100 });
+        b.task(name, name, TaskAttributes::default(), sends.collect());
+    }
+    let work = Nanos::from_micros(10);
+    let read = Op::ReceiveEach { channel, message: 100, count: 30, work };
+    let late = Op::Sleep(Amount::Fixed(Nanos::from_millis(50)));
+    b.task("reader", "reader", TaskAttributes::default(), vec![late, read]);
+    let mut workload = b.finish(None).expect("a workload");
+    workload.channels[0].room_to_resume = 400;
+    workload.channels[0].wakes_all_senders = wakes_all;
+    let mut recording = {
+        let mut machine = MachineDescription::generic("free", Topology::flat(1).expect("one CPU"));
+        machine.costs = Costs::default();
+        let config = SimulationConfig { seed: 1, ..SimulationConfig::new(machine, Arc::new(workload)) };
+        let mut events: Vec<Event> = Vec::new();
+        Simulation::new(config).expect("valid").run(&mut events).expect("runs");
+        events
+    };
+    recording.retain(|event| event.time > Nanos::from_millis(50));
+    let start = recording[0].time.0;
+    let waking = |event: &Event| match event.kind {
+        EventKind::Waking { wakee, waker, .. } if waker == TaskId(4) => Some((event.time.0 - start, wakee)),
+        _ => None,
+    };
+    recording.iter().filter_map(waking).collect()
+}
+
+#[test]
+fn room_in_a_socket_wakes_all_senders_at_once_the_latest_first() {
+    let wakes = senders_and_a_slow_reader(true);
+    let (first, rest) = wakes.split_first().expect("senders are woken");
+    assert!(first.0 >= 40_000, "four messages take 40 us of the reader: {wakes:?}");
+    let together: Vec<TaskId> =
+        wakes.iter().take_while(|wake| wake.0 - first.0 < 9_000).map(|wake| wake.1).collect();
+    assert_eq!(together, [TaskId(3), TaskId(2), TaskId(1)], "{rest:?}");
+}
+
+#[test]
+fn room_in_a_pipe_wakes_the_first_sender_with_each_read() {
+    let wakes = senders_and_a_slow_reader(false);
+    assert_eq!(wakes[0].1, TaskId(1), "{wakes:?}");
+    assert!(wakes[0].0 >= 40_000 && wakes[1].0 - wakes[0].0 >= 9_000, "one with each read: {wakes:?}");
+}
+
+/// Makes every third read that waited tell nothing, and the task's next read tell both, as recorders do that learn of
+/// a send after the read that took it.
+fn tell_late(recording: &mut Recording) -> u64 {
+    let mut owed: BTreeMap<TaskId, i64> = BTreeMap::new();
+    let mut slept: BTreeMap<TaskId, bool> = BTreeMap::new();
+    let (mut waited, mut late) = (0_u64, 0);
+    let mut last: BTreeMap<TaskId, usize> = BTreeMap::new();
+    for (at, event) in recording.events.iter().enumerate() {
+        if let EventKind::OperationExit { task, operation: Operation::PipeRead, .. } = event.kind {
+            last.insert(task, at);
+        }
+    }
+    for (at, event) in recording.events.iter_mut().enumerate() {
+        match &mut event.kind {
+            EventKind::Switch { prev, prev_state: PrevState::Interruptible, .. } => {
+                slept.insert(*prev, true);
+            }
+            EventKind::OperationExit { task, operation: Operation::PipeRead, result, .. } => {
+                let has_slept = slept.insert(*task, false) == Some(true);
+                waited += u64::from(has_slept);
+                if has_slept && waited % 3 == 0 && last[task] != at {
+                    *owed.entry(*task).or_default() += std::mem::take(result);
+                    late += 1;
+                } else {
+                    *result += owed.remove(task).unwrap_or(0);
+                }
+            }
+            EventKind::OperationExit { task, .. } => _ = slept.insert(*task, false),
+            _ => {}
+        }
+    }
+    late
+}
+
+/// When each of the groups of 40 tasks was done.
+fn ends(recording: &Recording) -> Vec<Nanos> {
+    let mut ends: BTreeMap<u32, Nanos> = BTreeMap::new();
+    for event in &recording.events {
+        if let EventKind::Exit { task } = event.kind
+            && task.0 > 1
+        {
+            ends.insert((task.0 - 2) / 40, event.time);
+        }
+    }
+    ends.into_values().collect()
+}
+
+fn switches(recording: &Recording) -> usize {
+    recording.events.iter().filter(|event| matches!(event.kind, EventKind::Switch { .. })).count()
+}
+
+/// A reader whose bytes were told late must wait for a message, not for the task that sent it when it was recorded:
+/// else its socket fills up while that task is far behind, its whole group stops, and the others run ahead.
+#[test]
+fn groups_of_a_replay_advance_alike_though_reads_were_told_late() {
+    let workload = builtin::make("hackbench:groups=2,loops=40").expect("known").expect("can be made");
+    let mut recording = record(workload, 2);
+    assert!(tell_late(&mut recording) > 20, "the recording must have such reads");
+    let replay = workload_from(&recording, &ReplayOptions::default()).expect("replays");
+    assert!(replay.waits.get(&WaitKind::Task).is_none_or(|tasks| *tasks < 10), "{:?}", replay.waits);
+    let again = record(replay.workload, 2);
+    let (recorded, replayed) = (ends(&recording), ends(&again));
+    for (recorded, replayed) in recorded.iter().zip(&replayed) {
+        let ratio = replayed.0 as f64 / recorded.0 as f64;
+        assert!((0.85..1.15).contains(&ratio), "a group ends at {ratio} of its recorded time");
+    }
+    let ratio = switches(&again) as f64 / switches(&recording) as f64;
+    assert!((0.6..1.6).contains(&ratio), "{ratio} times the recorded switches");
+}
