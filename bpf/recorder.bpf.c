@@ -251,6 +251,7 @@ static __always_inline void open_operation(u64 now, struct task_struct *task, st
 	if (softirq && (info.op != OP_SOCKET_SEND || !(info.channel >> 63)))
 		return;
 	target->op = info.op;
+	target->amount = info.amount;
 	target->channel = info.channel;
 	target->channel_kind = info.channel_kind;
 	target->open = 1;

@@ -120,9 +120,14 @@ __noinline int tell_pattern(u64 now, u32 pid, struct pattern *pattern)
 	return 0;
 }
 
+static __always_inline u64 min_u64(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
 /*
  * While telling by patterns: tells what the accounting says has been written since last told, as sends that
- * followed the pattern. What does not fit the pattern in number or bytes is counted for the reader to see.
+ * followed the pattern. What does not fit the pattern in number or bytes is told in sum, and counted for the reader to see.
  * `later` calls with `later_bytes` of them are told otherwise.
  */
 static __noinline int settle_writes(u64 now, struct task_struct *task, struct target *target, u64 later, u64 later_bytes)
@@ -145,8 +150,9 @@ static __noinline int settle_writes(u64 now, struct task_struct *task, struct ta
 		u64 size = bytes;
 
 		count = pattern_follow(pattern, target->op == OP_SOCKET_SEND);
+		/* Without a pattern it is what was asked for. */
 		if (writes > 1)
-			size = count ? pattern->sum : 0;
+			size = count ? pattern->sum : min_u64(target->amount, bytes);
 		tell_exit(ring->since, target, task->pid, size);
 		__sync_fetch_and_add(&ring->expected, count);
 		writes--;
@@ -157,10 +163,12 @@ static __noinline int settle_writes(u64 now, struct task_struct *task, struct ta
 	tell_pattern(now, task->pid, pattern);
 	first = pattern->expected;
 	count = pattern_follow(pattern, writes);
-	if (count)
+	if (count == writes && pattern->sum == bytes) {
 		tell(now, RECORD_RUN, first, 0, task->pid, count, ring->since);
-	if (count == writes && pattern->sum == bytes)
 		__sync_fetch_and_add(&ring->expected, writes);
+	} else {
+		tell(now, RECORD_REST, 0, 0, task->pid, ring->since, (bytes & ((1ULL << 40) - 1)) | writes << 40);
+	}
 	return 0;
 }
 

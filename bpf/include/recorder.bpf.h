@@ -41,6 +41,7 @@ enum record_kind {
 	RECORD_RUN,		/* pid, op: position of the first, a: sends, b: since when */
 	RECORD_PRIORITY_LENT,	/* pid, a: who lends it or 0 when it is given back, b: prio in force */
 	RECORD_PEERS,		/* a and b: channels of the two directions of a connection */
+	RECORD_REST,		/* sends that no pattern explains. pid, a: since when, b: bytes, from bit 40 on their number */
 };
 
 /* Numbered as the model's Operation. */

@@ -138,6 +138,26 @@ fn counting_keeps_the_bytes() {
     }
 }
 
+/// Long enough for sends to be told by their patterns; tasks that begin to send only then have none.
+#[test]
+fn patterns_keep_the_bytes() {
+    let words = ["hackbench", "-g", "4", "-l", "400"];
+    if std::process::Command::new("hackbench").arg("-h").output().is_err() {
+        eprintln!("SKIPPED: hackbench is not installed (Debian: rt-tests)");
+        return;
+    }
+    let Some(recording) = recorded(&command(&words)) else { return };
+    assert_eq!(recording.provenance.dropped, 0);
+    assert!(recording.provenance.counted_from.is_some(), "it must be too dear to tell each");
+    let total = |wanted| -> i64 {
+        (0..recording.tasks.len()).map(|task| operations(&recording, TaskId(task as u32), wanted).2).sum()
+    };
+    let bytes = 4 * 20 * 20 * 400 * 100 + 160;
+    let (sent, received) = (total(Operation::SocketSend), total(Operation::SocketReceive));
+    assert!((sent - bytes - 1).abs() <= bytes / 1_000, "{sent} of {bytes} sent");
+    assert!((received - bytes).abs() <= bytes / 500, "{received} of {bytes} received");
+}
+
 #[test]
 fn every_task_runs_on_one_cpu_at_a_time() {
     let Some(recording) = recorded(&command(&["sh", "-c", "for i in 1 2 3 4; do sleep 0.01 & done; wait"]))

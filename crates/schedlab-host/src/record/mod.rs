@@ -10,6 +10,7 @@ mod governor;
 mod groups;
 mod kernel;
 mod raw;
+mod sends;
 mod session;
 mod snapshot;
 mod syscalls;

@@ -32,6 +32,7 @@ pub(super) mod kind {
     pub const RUN: u8 = 20;
     pub const PRIORITY_LENT: u8 = 21;
     pub const PEERS: u8 = 22;
+    pub const REST: u8 = 23;
 }
 
 /// `struct record`, with the CPU whose ring it came from.
@@ -255,7 +256,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim().strip_prefix("RECORD_")?.split([',', ' ']).next())
             .collect();
-        assert_eq!(names.len(), usize::from(kind::PEERS));
+        assert_eq!(names.len(), usize::from(kind::REST));
         assert_eq!(names[usize::from(kind::AFFINITY) - 1], "AFFINITY");
         assert_eq!(names[usize::from(kind::OP_EXIT) - 1], "OP_EXIT");
     }

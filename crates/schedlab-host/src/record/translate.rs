@@ -4,6 +4,7 @@
 //! appear and again when more is known of them. Not here: where records come from ([`super::raw`]).
 
 use super::raw::{RawRecord, kind};
+use super::sends::{Rest, Sender, Table};
 use super::snapshot;
 use schedlab_model::event::{Context, IrqSource, Operation, PrevState};
 use schedlab_model::recording::codec::RecordingWriter;
@@ -90,7 +91,8 @@ pub(super) struct Translator<W: Write> {
     gaps: u64,
     /// Channels of the two directions of a connection.
     peers: Vec<(u64, u64)>,
-    patterns: HashMap<TaskId, Vec<Option<PatternEntry>>>,
+    patterns: HashMap<TaskId, Table>,
+    senders: Vec<Sender>,
     /// Reads come as sums, told at the latest when their task is switched out; sends come at once.
     pub(super) counting: bool,
 }
@@ -117,6 +119,7 @@ impl<W: Write> Translator<W> {
             gaps: 0,
             peers: Vec::new(),
             patterns: HashMap::new(),
+            senders: Vec::new(),
             counting: false,
         };
         translator.add_task(idle());
@@ -163,6 +166,7 @@ impl<W: Write> Translator<W> {
         self.by_pid[pid] = id.0;
         self.writer.task(id, &task);
         self.settled.push(!task.existed || id.is_idle());
+        self.senders.push(Sender::default());
         self.tasks.push(task);
         id
     }
@@ -230,11 +234,19 @@ impl<W: Write> Translator<W> {
                 return Ok(());
             }
             kind::RUN => return self.run(raw),
+            kind::REST => return self.rest(raw),
             kind::PEERS => {
                 self.peers.push((raw.a, raw.b));
                 return Ok(());
             }
             _ => {}
+        }
+        if self.counting
+            && matches!(raw.kind, kind::OP_ENTER | kind::OP_EXIT)
+            && raw.op == Operation::SocketSend as u8
+        {
+            let (task, channel) = (self.task(raw.pid), self.channel(raw.flags, raw.a));
+            self.explain(raw, task, Some(channel))?;
         }
         let Some(kind) = self.translate(raw) else { return Ok(()) };
         self.writer.event(&Event { time: self.last, cpu: CpuId(raw.cpu), kind })
@@ -245,6 +257,8 @@ impl<W: Write> Translator<W> {
         const SOCKET_SEND: u8 = Operation::SocketSend as u8;
         const SOCKET: u8 = ChannelKind::Socket as u8;
         self.take_entered(raw);
+        let (task, next) = (self.task(raw.pid), self.channel(SOCKET, raw.a >> 32));
+        self.explain(raw, task, Some(next))?;
         for send in [raw.a, raw.b].into_iter().filter(|&send| send > 0) {
             let (a, b) = (send >> 32, send & 0xffff_ffff);
             let one = RawRecord { a, b, kind: kind::OP_EXIT, op: SOCKET_SEND, flags: SOCKET, ..*raw };
@@ -278,12 +292,51 @@ impl<W: Write> Translator<W> {
             let fill = &mut self.fills[entry.channel.index()];
             fill.in_flight += i64::from(entry.bytes);
             fill.given = true;
+            self.senders[task.index()].last = Some(entry.channel);
             at = usize::from(entry.next);
             count += 1;
         }
         let since = Nanos(raw.b.saturating_sub(self.start)).min(self.last);
         let run = Run { task, cpu: CpuId(raw.cpu), since, until: self.last, first: raw.op, count };
         if count > 0 { self.writer.run(&run) } else { Ok(()) }
+    }
+
+    /// Sends that the task's pattern does not explain: told as a run of its own table, or of a sibling's if it has none
+    /// yet, as soon as it is known where they began or ended.
+    fn rest(&mut self, raw: &RawRecord) -> io::Result<()> {
+        self.take_entered(raw);
+        let (since, sends, bytes) = (raw.a, (raw.b >> 40) as u32, raw.b & 0xff_ffff_ffff);
+        let task = self.task(raw.pid);
+        self.senders[task.index()].add(Rest { since, sends, bytes });
+        if self.senders[task.index()].last.is_some() { self.explain(raw, task, None) } else { Ok(()) }
+    }
+
+    /// Tells the task's sends in sum, if any; its next send goes to `after`.
+    fn explain(&mut self, raw: &RawRecord, task: TaskId, after: Option<ChannelId>) -> io::Result<()> {
+        let Sender { rest: Some(rest), last, .. } = self.senders[task.index()] else { return Ok(()) };
+        self.senders[task.index()].rest = None;
+        let own = self.patterns.get(&task);
+        let mut first = own.and_then(|own| rest.first_in(own, last, after));
+        if own.is_none() {
+            let parent = self.tasks[task.index()].parent;
+            let siblings =
+                self.patterns.iter().filter(|(other, _)| self.tasks[other.index()].parent == parent);
+            let fitting = |(_, table): (&TaskId, &Table)| {
+                rest.first_in(table, last, after).map(|first| (first, table.clone()))
+            };
+            if let Some((found, table)) = siblings.filter_map(fitting).next() {
+                for (at, entry) in table.iter().enumerate() {
+                    if let Some(entry) = entry {
+                        self.writer.pattern(task, at as u8, entry);
+                    }
+                }
+                self.patterns.insert(task, table);
+                first = Some(found);
+            }
+        }
+        let Some(first) = first else { return Ok(()) };
+        let run = RawRecord { op: first, a: u64::from(rest.sends), b: rest.since, ..*raw };
+        self.run(&run)
     }
 
     fn translate(&mut self, raw: &RawRecord) -> Option<EventKind> {
@@ -344,6 +397,9 @@ impl<W: Write> Translator<W> {
         let operation = OPERATIONS[usize::from(raw.op).min(12)];
         let (task, channel) = (self.task(raw.pid), self.channel(raw.flags, raw.a));
         self.entered[raw.cpu as usize] = Some((operation, channel));
+        if matches!(operation, Operation::PipeWrite | Operation::SocketSend) {
+            self.senders[task.index()].enter(channel, raw.b as i64);
+        }
         let amount = match operation {
             Operation::SleepAbsolute => raw.b.saturating_sub(self.start),
             _ => raw.b,
@@ -355,6 +411,10 @@ impl<W: Write> Translator<W> {
         let operation = OPERATIONS[usize::from(raw.op).min(12)];
         let (task, channel) = (self.task(raw.pid), self.channel(raw.flags, raw.a));
         let mut result = raw.b as i64;
+        if matches!(operation, Operation::PipeWrite | Operation::SocketSend) {
+            let counted = self.senders[task.index()].exit(channel);
+            self.fills[channel.index()].in_flight -= counted;
+        }
         if result > 0 && result != i64::MAX {
             let fill = &mut self.fills[channel.index()];
             // A sum of reads may be told before the sends it took from: nobody takes what was not given.
@@ -418,6 +478,14 @@ impl<W: Write> Translator<W> {
             1 => Context::HardIrq,
             _ => Context::SoftIrq,
         };
+        if context == Context::Task
+            && let Some((channel, bytes)) = self.senders[waker.index()].wakes()
+        {
+            // Who is woken may take them before the send is told to have returned.
+            let fill = &mut self.fills[channel.index()];
+            fill.in_flight += bytes;
+            fill.given = true;
+        }
         self.settle(waker, true, raw.cpu);
         self.settle(wakee, false, raw.b as u32);
         EventKind::Waking { waker, context, wakee, wakee_cpu: CpuId(raw.b as u32) }
