@@ -85,11 +85,12 @@ impl Memory {
         unsafe { self.base.as_ptr().offset(inside + isize::from(offset)) }
     }
 
-    /// Whether a store through `base` is allowed, whatever its 16-bit offset.
+    /// Whether a store through `base` is allowed, whatever its 16-bit offset: the base lies inside the region and
+    /// not in its zero pages.
     #[inline]
     #[must_use]
     pub fn can_store(&self, base: u64) -> bool {
-        (base & (self.size - 1)).wrapping_sub(ZERO_BYTES) < self.size - 2 * ZERO_BYTES
+        base.wrapping_sub(ZERO_BYTES) < self.size - 2 * ZERO_BYTES
     }
 
     /// Loads `bytes` (1, 2, 4 or 8) through `base` plus `offset`, zero-extended.
@@ -285,10 +286,11 @@ mod tests {
     }
 
     #[test]
-    fn addresses_wrap_into_the_region() {
+    fn loads_wrap_into_the_region_and_wild_stores_are_refused() {
         let mut memory = memory();
-        assert!(memory.store(0xdead_0000_0000_0000 | (ZERO_BYTES + 8), 0, 4, 0x1122_3344));
-        assert_eq!(memory.read_u32(ZERO_BYTES + 8), 0x1122_3344);
+        assert!(!memory.store(0xdead_0000_0000_0000 | (ZERO_BYTES + 8), 0, 4, 0x1122_3344));
+        assert!(memory.store(ZERO_BYTES + 8, 0, 4, 0x1122_3344));
+        assert_eq!(memory.read_u32(0xdead_0000_0000_0000 | (ZERO_BYTES + 8)), 0x1122_3344);
     }
 
     #[test]

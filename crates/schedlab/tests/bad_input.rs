@@ -207,6 +207,34 @@ fn objects_that_need_what_the_kernel_lacks() {
 }
 
 #[test]
+fn show_names_all_that_an_object_lacks_at_once() {
+    let directory = scratch("lacking-all");
+    let lacking = test_object(&directory, "lacking");
+    let said = run(&["show", &lacking]).done().out;
+    for words in [
+        "helper bpf_d_path, which does not exist here",
+        "helper bpf_find_vma, which does not exist here",
+        "kfunc scx_bpf_of_tomorrow, which this kernel lacks",
+        "kfunc scx_bpf_of_next_year, which this kernel lacks",
+        "map devices: maps of type devmap do not exist here",
+        "map processors: maps of type cpumap do not exist here",
+    ] {
+        assert!(said.contains(words), "`{words}` is missing in: {said}");
+    }
+    // What a kernel requires when it loads the object is told at once too.
+    let externs = test_object(&directory, "externs");
+    run(&["show", &externs]).refused(2, &["problems:", "1. ", "2. "]);
+}
+
+#[test]
+fn a_callback_that_may_not_sleep_is_refused() {
+    let directory = scratch("sleeps");
+    let sleeps = test_object(&directory, "sleeps");
+    let says = ["program sleeps_enqueue may sleep", "ops.enqueue()", "SEC(\"struct_ops/sleeps_enqueue\")"];
+    run(&["simulate", "hogs", "--scheduler", &sleeps]).refused(2, &says);
+}
+
+#[test]
 fn schedulers_that_the_kernel_would_end() {
     let directory = scratch("misbehaving");
     let [stall, twice, misbehave] =

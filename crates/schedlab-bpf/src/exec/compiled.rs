@@ -15,6 +15,10 @@ use crate::image::ObjectImage;
 use crate::jit::{self, NativeCode, NativeEntry};
 use crate::maps;
 
+/// Code of a call, and the source register that makes it one of a kfunc.
+const CALL: u8 = 0x85;
+const PSEUDO_KFUNC_CALL: u8 = 2;
+
 /// Choices made when an object is compiled; instances share them.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -185,6 +189,35 @@ impl<H: Host> Compiled<H> {
         };
         let code = Code { linked, layout, image, options, native };
         Ok(Compiled { code: Arc::new(code), host: PhantomData })
+    }
+
+    /// Helpers and kfuncs that programs of an image call and nobody provides: program, instruction, callee, each
+    /// callee once. Calls that the loader found impossible are its [`Poison`](crate::image::Poison)s.
+    #[must_use]
+    pub fn absent(image: &ObjectImage, kfuncs: &KfuncTable<H>) -> Vec<(String, u32, String)> {
+        let table = TargetTable {
+            helpers: &helpers::find::<H>,
+            kfuncs: &|name| kfuncs.find(name),
+            refuse_absent: false,
+        };
+        let mut absent: Vec<(String, u32, String)> = Vec::new();
+        for program in &image.programs {
+            for (insn, callee) in program.insns.iter().enumerate().filter(|(_, insn)| insn.code == CALL) {
+                let poisoned = program.poisons.iter().any(|poison| poison.insn as usize == insn);
+                let target = match callee.regs >> 4 {
+                    0 => table.helper(callee.imm as u32),
+                    PSEUDO_KFUNC_CALL => match image.kfuncs.iter().find(|(id, _)| *id == callee.imm as u32) {
+                        Some((_, name)) => table.kfunc(name),
+                        None => continue,
+                    },
+                    _ => continue,
+                };
+                if !poisoned && target.is_absent() && !absent.iter().any(|(.., name)| *name == target.name) {
+                    absent.push((program.name.clone(), insn as u32, target.name));
+                }
+            }
+        }
+        absent
     }
 
     /// Bytes that the maps of an object need on a machine, for [`Options::memory_bytes_log2`].

@@ -80,7 +80,7 @@ pub enum BpfError {
 /// Why a program ended before its `exit`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultKind {
-    /// A store through NULL or past the region's usable end.
+    /// A store through NULL or to where nothing is.
     #[error("stores through the invalid address {address:#x}")]
     Store {
         /// The address as the program had it, without the instruction's offset.

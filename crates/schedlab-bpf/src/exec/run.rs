@@ -240,6 +240,11 @@ pub(crate) unsafe fn call_function(
         let outermost = (*raw).level == 0;
         if outermost {
             (*raw).fuel = (*raw).state.budget as i64;
+        } else if (*raw).fuel <= 0 {
+            // Loops of helpers jump nowhere back: they end here.
+            let budget = (*raw).state.budget;
+            raise(&mut *raw, FaultKind::Budget { budget });
+            return Err(Faulted);
         }
         let value = enter(raw, function, &arguments);
         if outermost {

@@ -308,18 +308,17 @@ impl<'a, 'b> Translator<'a, 'b> {
         self.b.ins().store(flags(), narrow, address, i32::from(off));
     }
 
-    /// Makes sure the base register may be stored through: not the zero pages.
+    /// Makes sure the base register may be stored through: inside the region, not in its zero pages.
     fn check_store(&mut self, register: u8) {
         let value = self.get(register);
         let size = 1_u64 << self.unit.layout.size_log2;
-        let fits = |base: u64| (base & (size - 1)).wrapping_sub(ZERO_BYTES) < size - 2 * ZERO_BYTES;
+        let fits = |base: u64| base.wrapping_sub(ZERO_BYTES) < size - 2 * ZERO_BYTES;
         let constant = self.constants.get(&value).copied();
         if register == 10 || constant.is_some_and(fits) || !self.storable.insert(value) {
             return;
         }
-        let inside = self.masked(register);
         let (low, span) = (self.constant(ZERO_BYTES), self.constant(size - 2 * ZERO_BYTES));
-        let above = self.b.ins().isub(inside, low);
+        let above = self.b.ins().isub(value, low);
         let good = self.b.ins().icmp(IntCC::UnsignedLessThan, above, span);
         self.require(good, fault_store, Some(value));
     }

@@ -51,6 +51,52 @@ pub mod kind {
     pub const USER_RINGBUF: u32 = 31;
     pub const CGRP_STORAGE: u32 = 32;
     pub const ARENA: u32 = 33;
+
+    /// The name of a type, and whether maps of it exist here.
+    #[must_use]
+    pub fn describe(map_type: u32) -> (&'static str, bool) {
+        let name = NAMES.get(map_type as usize).copied().unwrap_or("unknown");
+        (name, super::is_supported(map_type))
+    }
+
+    /// Index is the number. Source: include/uapi/linux/bpf.h of 7.2.
+    const NAMES: &[&str] = &[
+        "unspec",
+        "hash",
+        "array",
+        "prog_array",
+        "perf_event_array",
+        "percpu_hash",
+        "percpu_array",
+        "stack_trace",
+        "cgroup_array",
+        "lru_hash",
+        "lru_percpu_hash",
+        "lpm_trie",
+        "array_of_maps",
+        "hash_of_maps",
+        "devmap",
+        "sockmap",
+        "cpumap",
+        "xskmap",
+        "sockhash",
+        "cgroup_storage",
+        "reuseport_sockarray",
+        "percpu_cgroup_storage",
+        "queue",
+        "stack",
+        "sk_storage",
+        "devmap_hash",
+        "struct_ops",
+        "ringbuf",
+        "inode_storage",
+        "task_storage",
+        "bloom_filter",
+        "user_ringbuf",
+        "cgrp_storage",
+        "arena",
+        "insn_array",
+    ];
 }
 
 pub(crate) const ENOENT: i64 = 2;

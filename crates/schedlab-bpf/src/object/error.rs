@@ -100,12 +100,31 @@ pub enum LoadError {
         /// What is wrong, with the member.
         problem: String,
     },
+    /// Several of these at once.
+    #[error("{}", list(.0))]
+    Several(Vec<LoadError>),
     /// Something valid that this loader does not do.
     #[error("the object uses {0}, which schedlab does not support")]
     Unsupported(String),
 }
 
+/// Problems one after another, numbered.
+fn list(problems: &[LoadError]) -> String {
+    let line = |(index, problem): (usize, &LoadError)| format!("\n  {}. {problem}", index + 1);
+    let lines: String = problems.iter().enumerate().map(line).collect();
+    format!("{} problems:{lines}", problems.len())
+}
+
 impl LoadError {
+    /// Fails if there are problems: with the one, or with all of them.
+    pub(super) fn unless_none(mut problems: Vec<LoadError>) -> Result<(), LoadError> {
+        match problems.len() {
+            0 => Ok(()),
+            1 => Err(problems.remove(0)),
+            _ => Err(LoadError::Several(problems)),
+        }
+    }
+
     pub(super) fn damaged(what: impl Into<String>) -> LoadError {
         LoadError::Damaged(what.into())
     }

@@ -30,14 +30,22 @@ pub(super) enum What {
 
 /// Collects them in libbpf's order, which the numbers in poisoned calls follow.
 pub(super) fn collect(elf: &Elf<'_>, btf: &Btf) -> Result<Vec<Extern>, LoadError> {
-    let mut externs = Vec::new();
+    let (mut externs, mut problems) = (Vec::new(), Vec::new());
     for (index, symbol) in elf.symbols.iter().enumerate() {
         if !symbol.is_extern() || symbol.name.is_empty() {
             continue;
         }
-        let what = describe(btf, symbol.name)?;
-        externs.push(Extern { name: symbol.name.to_string(), symbol: index, weak: symbol.is_weak(), what });
+        match describe(btf, symbol.name) {
+            Ok(what) => externs.push(Extern {
+                name: symbol.name.to_string(),
+                symbol: index,
+                weak: symbol.is_weak(),
+                what,
+            }),
+            Err(problem) => problems.push(problem),
+        }
     }
+    LoadError::unless_none(problems)?;
     externs.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut next = 0u32;
     for e in &mut externs {
@@ -91,20 +99,25 @@ fn kconfig(btf: &Btf, name: &str, type_id: u32) -> Result<What, LoadError> {
     valid.then_some(What::Kconfig { offset: 0, size, align }).ok_or_else(unsupported)
 }
 
-/// Looks every function and variable up in the kernel's types.
-pub(super) fn resolve(externs: &mut [Extern], local: &Btf, kernel: &Btf) -> Result<(), LoadError> {
+/// Looks every function and variable up in the kernel's types; what is wrong with any of them.
+pub(super) fn resolve(externs: &mut [Extern], local: &Btf, kernel: &Btf) -> Vec<LoadError> {
+    let mut problems = Vec::new();
+    let mut keep = |found: Result<Option<u32>, LoadError>, place: &mut Option<u32>| match found {
+        Ok(id) => *place = id,
+        Err(problem) => problems.push(problem),
+    };
     for e in externs {
         match &mut e.what {
             What::Kconfig { .. } => {}
             What::Func { proto, kernel_id } => {
-                *kernel_id = resolve_func(&e.name, *proto, e.weak, local, kernel)?;
+                keep(resolve_func(&e.name, *proto, e.weak, local, kernel), kernel_id);
             }
             What::Var { type_id, kernel_id } => {
-                *kernel_id = resolve_var(&e.name, *type_id, e.weak, local, kernel)?;
+                keep(resolve_var(&e.name, *type_id, e.weak, local, kernel), kernel_id);
             }
         }
     }
-    Ok(())
+    problems
 }
 
 fn resolve_func(

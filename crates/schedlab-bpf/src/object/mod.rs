@@ -56,10 +56,11 @@ impl ObjectImage {
         let struct_ops = struct_ops::collect(&elf, &btf, &functions)?;
         relocate::collect(&elf, &maps, &externs, &mut functions)?;
 
-        externs::resolve(&mut externs, &btf, kernel)?;
+        let mut problems = externs::resolve(&mut externs, &btf, kernel);
         for ops in struct_ops.iter().filter(|ops| ops.autocreate) {
-            struct_ops::check(ops, &btf, kernel)?;
+            problems.extend(struct_ops::check(ops, &btf, kernel));
         }
+        LoadError::unless_none(problems)?;
         struct_ops::adjust_autoload(&struct_ops, &mut functions);
         let mut sections: BTreeMap<String, usize> = BTreeMap::new();
         for (index, section) in elf.sections.iter().enumerate() {

@@ -149,11 +149,13 @@ fn scalars(btf: &Btf, ops: &StructOps) -> Result<Vec<(String, Vec<u8>)>, LoadErr
     Ok(scalars)
 }
 
-/// Checks every member against the kernel's type. A member that the kernel lacks must be zero.
-pub(super) fn check(ops: &StructOps, btf: &Btf, kernel: &Btf) -> Result<(), LoadError> {
-    let kernel_type = kernel.find_struct(&ops.type_name);
-    let kernel_type =
-        kernel_type.ok_or_else(|| fail(&ops.name, format!("this kernel has no struct {}", ops.type_name)))?;
+/// Checks every member against the kernel's type and says what is wrong with any of them. A member that the kernel
+/// lacks must be zero.
+pub(super) fn check(ops: &StructOps, btf: &Btf, kernel: &Btf) -> Vec<LoadError> {
+    let Some(kernel_type) = kernel.find_struct(&ops.type_name) else {
+        return vec![fail(&ops.name, format!("this kernel has no struct {}", ops.type_name))];
+    };
+    let mut problems = Vec::new();
     for member in btf.members(ops.type_id) {
         let name = btf.string(member.name_offset);
         let is_callback = ops.callbacks.iter().any(|(callback, _)| callback == name);
@@ -167,13 +169,13 @@ pub(super) fn check(ops: &StructOps, btf: &Btf, kernel: &Btf) -> Result<(), Load
                      leave it zero or use a newer kernel",
                     ops.type_name
                 );
-                return Err(fail(&ops.name, problem));
+                problems.push(fail(&ops.name, problem));
             }
             continue;
         };
-        check_member(ops, btf, member, kernel, found, is_callback)?;
+        problems.extend(check_member(ops, btf, member, kernel, found, is_callback).err());
     }
-    Ok(())
+    problems
 }
 
 fn check_member(

@@ -15,7 +15,7 @@ use super::objects::TASK_NUMBER_BYTES;
 use super::task::Entity;
 use crate::kernel::CpuMask;
 use schedlab_bpf::exec::HOST_AREA;
-use schedlab_bpf::image::StructOpsImage;
+use schedlab_bpf::image::{ObjectImage, StructOpsImage};
 use schedlab_bpf::memory::Memory;
 use schedlab_model::CpuId;
 use schedlab_model::topology::Topology;
@@ -28,6 +28,35 @@ pub(crate) fn programs(ops: &StructOpsImage) -> [Option<u32>; Op::COUNT] {
     let of =
         |op: Op| ops.callbacks.iter().find(|(name, _)| name == op.name()).map(|(_, program)| *program as u32);
     Op::ALL.map(of)
+}
+
+/// Callbacks that may sleep (`bpf_scx_check_member` of kernel/sched/ext.c); `cgroup_set_bandwidth` not in every
+/// version.
+const SLEEPABLE: &[&str] = &[
+    "init_task",
+    "cgroup_init",
+    "cgroup_exit",
+    "cgroup_prep_move",
+    "cgroup_set_bandwidth",
+    "cpu_online",
+    "cpu_offline",
+    "init",
+    "exit",
+    "sub_attach",
+    "sub_detach",
+];
+
+/// What is wrong with a callback that may sleep where Linux refuses it, if one does.
+pub(crate) fn sleeps_where_it_must_not(image: &ObjectImage, ops: &StructOpsImage) -> Option<String> {
+    let callbacks = ops.callbacks.iter().map(|(member, program)| (member, &image.programs[*program]));
+    let mut sleepy = callbacks.filter(|(_, program)| program.section.starts_with("struct_ops.s"));
+    let (member, program) = sleepy.find(|(member, _)| !SLEEPABLE.contains(&member.as_str()))?;
+    let (name, allowed) = (&program.name, SLEEPABLE.join(", "));
+    Some(format!(
+        "program {name} may sleep ({}), and Linux refuses it as ops.{member}(): only {allowed} may; use \
+         SEC(\"struct_ops/{name}\")",
+        program.section
+    ))
 }
 
 /// Its data members, defaults filled in.

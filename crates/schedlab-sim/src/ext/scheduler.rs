@@ -98,6 +98,9 @@ impl ExtScheduler {
             let reason = "the object has no `struct sched_ext_ops`: it is not a scheduler".to_owned();
             return Err(refuse(reason));
         };
+        if let Some(reason) = attach::sleeps_where_it_must_not(&image, ops) {
+            return Err(refuse(reason));
+        }
         let (programs, ops) = (attach::programs(ops), attach::ops_data(ops));
         let name = if ops.name.is_empty() { image.name.clone() } else { ops.name.clone() };
         let layout = Arc::new(Layout::of(&kernel_btf(version)));
@@ -133,6 +136,13 @@ impl ExtScheduler {
             interpreted,
             set_up,
         })))
+    }
+
+    /// Helpers and kfuncs that programs of an object call and no simulated kernel of this version provides:
+    /// program, instruction, callee.
+    #[must_use]
+    pub fn absent(image: &ObjectImage, version: KernelVersion) -> Vec<(String, u32, String)> {
+        Compiled::<Host>::absent(image, &kfunc::table(&Layout::of(&kernel_btf(version)), 1, 1))
     }
 
     /// Loads an object file for a kernel version and compiles it.

@@ -56,9 +56,11 @@ fn object(name: &str, described: &Described, kernel: KernelVersion) -> (String, 
     }
     let mut maps = Vec::new();
     for map in &image.maps {
-        text += &format!("Map        {}: {} x {} bytes\n", map.name, map.max_entries, map.value_size);
-        maps.push(json!({"name": map.name, "type": map.map_type, "entries": map.max_entries,
-            "key_size": map.key_size, "value_size": map.value_size}));
+        let (kind, exists) = schedlab_bpf::maps::kind::describe(map.map_type);
+        let (entries, bytes) = (map.max_entries, map.value_size);
+        text += &format!("Map        {}: {kind}, {entries} x {bytes} bytes\n", map.name);
+        maps.push(json!({"name": map.name, "type": map.map_type, "kind": kind, "exists": exists,
+            "entries": map.max_entries, "key_size": map.key_size, "value_size": map.value_size}));
     }
     let kfuncs: Vec<&str> = image.kfuncs.iter().map(|(_, name)| name.as_str()).collect();
     text += &format!("Kfuncs     {}\n", kfuncs.join(", "));
@@ -68,7 +70,7 @@ fn object(name: &str, described: &Described, kernel: KernelVersion) -> (String, 
         text +=
             &format!("Knob       {} = {} ({bounds}, {live}): {}\n", knob.name, knob.default, knob.meaning);
     }
-    let (more, details) = objects::details(image);
+    let (more, details) = objects::details(image, kernel);
     let value = json!({"object": name, "license": image.license, "kernel": kernel, "callbacks": callbacks,
         "maps": maps, "kfuncs": kfuncs, "knobs": described.knobs, "essay": described.essay, "details": details});
     (text + &more, value)

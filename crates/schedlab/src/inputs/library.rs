@@ -36,6 +36,7 @@ pub const SETUPS: &[Entry] = &[
     ("forge", include_str!("../../../../setups/forge.setup.toml")),
     ("lavd", include_str!("../../../../setups/lavd.setup.toml")),
     ("layered", include_str!("../../../../setups/layered.setup.toml")),
+    ("nest", include_str!("../../../../setups/nest.setup.toml")),
     ("p2dq", include_str!("../../../../setups/p2dq.setup.toml")),
     ("pair", include_str!("../../../../setups/pair.setup.toml")),
     ("rusty", include_str!("../../../../setups/rusty.setup.toml")),

@@ -2,6 +2,8 @@
 
 use schedlab_bpf::image::{MapOrigin, ObjectImage};
 use schedlab_bpf::maps::kind;
+use schedlab_model::machine::KernelVersion;
+use schedlab_sim::ext::ExtScheduler;
 use serde_json::{Value, json};
 
 /// Signs that an object expects a program in user space beside it; none if it looks complete.
@@ -31,7 +33,7 @@ pub fn user_half(image: &ObjectImage) -> Vec<String> {
 
 /// What `schedlab show` says of an object beyond its callbacks and maps: signs of a user half, programs that
 /// nothing calls, variables with types and values, and what its code asks of the kernel in vain.
-pub fn details(image: &ObjectImage) -> (String, Value) {
+pub fn details(image: &ObjectImage, kernel: KernelVersion) -> (String, Value) {
     let signs = user_half(image);
     let mut text = match signs.is_empty() {
         true => "User half  none needed, as far as can be told\n".to_owned(),
@@ -65,6 +67,13 @@ pub fn details(image: &ObjectImage) -> (String, Value) {
                 lacks.push((poison.reason.clone(), program.name.clone(), poison.insn));
             }
         }
+    }
+    for map in image.maps.iter().filter(|map| !kind::describe(map.map_type).1) {
+        let (name, _) = kind::describe(map.map_type);
+        text += &format!("Lacks      map {}: maps of type {name} do not exist here\n", map.name);
+    }
+    for (program, insn, callee) in ExtScheduler::absent(image, kernel) {
+        lacks.push((format!("calls {callee}, which does not exist here"), program, insn));
     }
     for (reason, program, insn) in &lacks {
         text += &format!("Lacks      {program}, instruction {insn}: {reason} (an error only if reached)\n");
