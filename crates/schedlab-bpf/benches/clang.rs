@@ -1,0 +1,206 @@
+//! Callbacks of the real `vtime` as the engine's native code, against the same C compiled by `clang -O2` for
+//! this machine: `cargo bench -p schedlab-bpf --bench clang`.
+//!
+//! Both are called with the arguments of one context switch, call kernel functions that do the same next to
+//! nothing (`native/kernel.c` and the table below), and are timed in turns; the engine's time includes entering
+//! the program. Least time of many rounds. Says so and measures nothing where there is no clang.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::error::Error;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+#[expect(clippy::disallowed_types, reason = "a benchmark reads the clock")]
+use std::time::Instant;
+
+use schedlab_bpf::exec::{CallContext, Compiled, Host, Instance, KfuncTable, Options};
+use schedlab_bpf::image::ObjectImage;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// How much longer than clang's code ours may take.
+const WANTED: f64 = 1.5;
+const ROUNDS: u32 = 40;
+const CALLS: u32 = 200_000;
+
+/// A host that counts.
+#[derive(Default)]
+struct Counter {
+    inserted: u64,
+}
+
+impl Host for Counter {}
+
+type Cx<'a> = CallContext<'a, Counter>;
+
+/// Offsets in the invented kernel's task.
+const STATIC_PRIO: u64 = 120;
+const DSQ_VTIME: u64 = 1400 + 168;
+/// `SCX_ENQ_CPU_SELECTED` of the invented kernel.
+const CPU_SELECTED: u64 = 0x800;
+
+fn kfuncs() -> KfuncTable<Counter> {
+    let mut table = KfuncTable::new();
+    table.add("scx_bpf_select_cpu_dfl", |cx: &mut Cx<'_>, _p: u64, prev: u64, _flags: u64, is_idle: u64| {
+        cx.memory().write_u8(is_idle, 1);
+        prev
+    });
+    table.add("scx_bpf_create_dsq", |_: &mut Cx<'_>, _dsq: u64, _node: u64| 0_u64);
+    table.add_constant("scx_bpf_dsq_insert", 0);
+    table.add("scx_bpf_dsq_insert___v2", |cx: &mut Cx<'_>, _p: u64, _dsq: u64, slice: u64, _flags: u64| {
+        cx.host().inserted += slice;
+        true
+    });
+    table.add("__scx_bpf_dsq_insert_vtime", |cx: &mut Cx<'_>, _p: u64, args: u64| {
+        let slice = cx.memory().read_u64(args + 8);
+        cx.host().inserted += slice;
+        true
+    });
+    table.add("scx_bpf_dsq_move_to_local", |_: &mut Cx<'_>, _dsq: u64| true);
+    table.add("scx_bpf_task_set_dsq_vtime", |cx: &mut Cx<'_>, p: u64, vtime: u64| {
+        cx.memory().write_u64(p + DSQ_VTIME, vtime);
+        true
+    });
+    table.add("scx_bpf_task_cpu", |cx: &mut Cx<'_>, p: u64| cx.memory().read_u32(p + 24));
+    table.add("scx_bpf_pick_idle_cpu", |_: &mut Cx<'_>, _mask: u64, _flags: u64| -16_i64);
+    table.add("scx_bpf_kick_cpu", |_: &mut Cx<'_>, _cpu: u64, _flags: u64| ());
+    table.add("bpf_iter_scx_dsq_new", |_: &mut Cx<'_>, _it: u64, _dsq: u64, _flags: u64| 0_u64);
+    table.add("bpf_iter_scx_dsq_next", |_: &mut Cx<'_>, _it: u64| 0_u64);
+    table.add("bpf_iter_scx_dsq_destroy", |_: &mut Cx<'_>, _it: u64| ());
+    table
+}
+
+/// Callbacks of one context switch, and their arguments given the task and `SCX_ENQ_CPU_SELECTED`.
+const SWITCH: [(&str, fn(u64, u64) -> [u64; 3]); 5] = [
+    ("vtime_stopping", |task, _| [task, 0, 0]),
+    ("vtime_select_cpu", |task, _| [task, 1, 0]),
+    ("vtime_enqueue", |task, selected| [task, selected, 0]),
+    ("vtime_dispatch", |task, _| [0, task, 0]),
+    ("vtime_running", |task, _| [task, 0, 0]),
+];
+
+#[link(name = "dl")]
+unsafe extern "C" {
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+const RTLD_NOW: c_int = 2;
+
+/// What clang made.
+struct Library(*mut c_void);
+
+impl Library {
+    /// Compiles scheduler and kernel functions; none if there is no clang.
+    fn compile(directory: &Path) -> Outcome<Option<Library>> {
+        let benches = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches");
+        let named = std::env::var("SCHEDLAB_CLANG").ok();
+        let candidates = [named.as_deref().unwrap_or("clang-19"), "clang"];
+        let works = |clang: &&&str| Command::new(clang).arg("--version").output().is_ok();
+        let Some(clang) = candidates.iter().find(works) else { return Ok(None) };
+        let schedulers = benches.join("../../../bpf/schedulers");
+        let mut objects = Vec::new();
+        for source in [schedulers.join("vtime.bpf.c"), benches.join("native/kernel.c")] {
+            let object = directory.join(format!("callbacks-{}.o", objects.len()));
+            let mut command = Command::new(clang);
+            // The BPF way of taking arguments turns words into whatever type they have.
+            command.args(["-O2", "-fPIC", "-w", "-Wno-int-conversion", "-I"]).arg(benches.join("native"));
+            run(command.arg("-c").arg(source).arg("-o").arg(&object))?;
+            objects.push(object);
+        }
+        let library = directory.join("callbacks.so");
+        run(Command::new(clang).args(["-shared", "-Wl,-Bsymbolic", "-o"]).arg(&library).args(&objects))?;
+        let path = CString::new(library.to_string_lossy().as_bytes())?;
+        // SAFETY: a path that ends with a zero byte; the library has no initialisers.
+        let handle = unsafe { dlopen(path.as_ptr(), RTLD_NOW) };
+        if handle.is_null() { Err("the library does not load".into()) } else { Ok(Some(Library(handle))) }
+    }
+
+    fn symbol(&self, name: &str) -> Outcome<*mut c_void> {
+        let text = CString::new(name)?;
+        // SAFETY: the library stays loaded.
+        let symbol = unsafe { dlsym(self.0, text.as_ptr()) };
+        if symbol.is_null() { Err(format!("{name} is missing").into()) } else { Ok(symbol) }
+    }
+
+    /// The result of one of the functions of `kernel.c` that take nothing.
+    fn ask(&self, name: &str) -> Outcome<u64> {
+        let symbol = self.symbol(name)?;
+        // SAFETY: `kernel.c` defines it as a function without arguments that returns a word.
+        Ok(unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> u64>(symbol)() })
+    }
+
+    fn callback(&self, name: &str) -> Outcome<unsafe extern "C" fn(*const u64) -> u64> {
+        let symbol = self.symbol(name)?;
+        // SAFETY: callbacks take the array of their arguments; one that returns less than a word leaves the
+        // rest of the register undefined, which nobody looks at.
+        Ok(unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const u64) -> u64>(symbol) })
+    }
+}
+
+fn run(command: &mut Command) -> Outcome<()> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("clang failed: {}", String::from_utf8_lossy(&output.stderr)).into())
+}
+
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Nanoseconds a call.
+fn time(mut call: impl FnMut()) -> f64 {
+    let start = now();
+    for _ in 0..CALLS {
+        call();
+    }
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
+}
+
+#[expect(clippy::print_stdout, reason = "a command line program")]
+fn main() -> Outcome<()> {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let Some(library) = Library::compile(&directory)? else {
+        println!("SKIPPED: there is no clang to compare with; install it or name one with SCHEDLAB_CLANG");
+        return Ok(());
+    };
+    let bytes = schedlab_objects::scheduler("vtime").ok_or("no scheduler of that name")?;
+    let image = ObjectImage::load(bytes, "vtime", &common::kernel())?;
+    let compiled = Compiled::new(image, &kfuncs(), Options::default())?;
+    let mut instance: Instance<Counter> = compiled.instance(1);
+    let task = instance.memory().alloc(4096, 64).ok_or("no room for a task")?;
+    instance.memory().write_u32(task + STATIC_PRIO, 120);
+    let mut host = Counter::default();
+    let (their_task, their_flag) = (library.ask("the_task")?, library.ask("cpu_selected")?);
+    let mut total = (0.0, 0.0);
+    for (name, arguments) in SWITCH {
+        let program = compiled.program(name).ok_or("the object lacks a callback")?;
+        let (mine, theirs) = (arguments(task, CPU_SELECTED), arguments(their_task, their_flag));
+        let callback = library.callback(name)?;
+        let (mut ours, mut clang) = (f64::MAX, f64::MAX);
+        let mut context = instance.enter(&mut host);
+        for _ in 0..ROUNDS {
+            ours = ours.min(time(|| {
+                black_box(context.call_words(program, black_box(mine)).expect("no fault"));
+            }));
+            // SAFETY: the arguments are those the callback takes: a task of `kernel.c`, numbers.
+            clang = clang.min(time(|| unsafe {
+                black_box(callback(black_box(&theirs).as_ptr()));
+            }));
+        }
+        println!("{name:18} {ours:6.2} ns, clang -O2 {clang:6.2} ns: {:.2} times", ours / clang);
+        total = (total.0 + ours, total.1 + clang);
+    }
+    let ratio = total.0 / total.1;
+    println!(
+        "{:18} {:6.2} ns, clang -O2 {:6.2} ns: {ratio:.2} times (wanted at most {WANTED})",
+        "a context switch", total.0, total.1
+    );
+    Ok(())
+}
