@@ -47,14 +47,20 @@ fn kfuncs() -> KfuncTable<Counter> {
         cx.memory().write_u64(p + DSQ_VTIME, vtime);
         true
     });
+    table.add("scx_bpf_task_cpu", |cx: &mut Cx<'_>, p: u64| cx.memory().read_u32(p + 24));
+    table.add("scx_bpf_pick_idle_cpu", |_: &mut Cx<'_>, _mask: u64, _flags: u64| -16_i64);
+    table.add("scx_bpf_kick_cpu", |_: &mut Cx<'_>, _cpu: u64, _flags: u64| ());
+    table.add("bpf_iter_scx_dsq_new", |_: &mut Cx<'_>, _it: u64, _dsq: u64, _flags: u64| 0_u64);
+    table.add("bpf_iter_scx_dsq_next", |_: &mut Cx<'_>, _it: u64| 0_u64);
+    table.add("bpf_iter_scx_dsq_destroy", |_: &mut Cx<'_>, _it: u64| ());
     table
 }
 
 /// Calls of one context switch: program, arguments behind the task.
 const SWITCH: [(&str, &[u64]); 5] = [
     ("vtime_stopping", &[1]),
-    ("vtime_enqueue", &[0]),
-    ("vtime_dispatch", &[]),
+    ("vtime_enqueue", &[0x800]),
+    ("vtime_dispatch", &[0]),
     ("vtime_running", &[]),
     ("vtime_select_cpu", &[0, 0]),
 ];

@@ -187,7 +187,7 @@ fn main() -> Outcome<()> {
         let mut context = instance.enter(&mut host);
         for _ in 0..ROUNDS {
             ours = ours.min(time(|| {
-                black_box(context.call_words(program, black_box(mine)).expect("no fault"));
+                black_box(context.call_words(program, *black_box(&mine)).expect("no fault"));
             }));
             // SAFETY: the arguments are those the callback takes: a task of `kernel.c`, numbers.
             clang = clang.min(time(|| unsafe {
