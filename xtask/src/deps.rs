@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
     Rule { krate: "schedlab-report", may_use: &["schedlab-model"], tests_may_use: &[] },
     Rule { krate: "schedlab-control", may_use: &["schedlab-model"], tests_may_use: &[] },
     Rule { krate: "schedlab", may_use: ALL, tests_may_use: &[] },
+    Rule { krate: "schedlab-fuzz", may_use: ALL, tests_may_use: &[] },
     Rule { krate: "schedlab-py", may_use: ALL, tests_may_use: &[] },
     Rule { krate: "xtask", may_use: &[], tests_may_use: &[] },
 ];

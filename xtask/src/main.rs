@@ -1,7 +1,7 @@
-//! The one door to all automation: `cargo xtask demo|test|ci|docs|vm`.
+//! The one door to all automation: `cargo xtask demo|test|ci|docs|fuzz|vm`.
 //!
 //! What a step does lives in its own file: `setup` (system packages), `suite` (what `test` and `ci` run),
-//! `docs` (pages made from sources), `vm` (a command inside a real kernel), `tidy` and `deps` (rules about the
+//! `docs` (pages made from sources), `fuzz` (the fuzz targets), `vm` (a command inside a real kernel), `tidy` and `deps` (rules about the
 //! sources, which are also tests of this crate). No product code lives here, and nothing here links to a system
 //! library, because this is the program that installs them.
 
@@ -12,6 +12,7 @@ mod demo;
 #[cfg(test)]
 mod deps;
 mod docs;
+mod fuzz;
 mod setup;
 mod suite;
 mod sys;
@@ -28,12 +29,16 @@ usage: cargo xtask COMMAND
   test                 everything CI checks: format, lints, rules, tests, virtual machine, documentation
   ci                   the same, and nothing may be skipped
   docs [--check]       make the pages that come from sources; with --check only say which are stale
+  fuzz [TARGET]        run fuzz targets, guided by coverage (--help lists the options)
   vm [OPTIONS] -- CMD  run CMD in a virtual machine with a sched_ext kernel (--help lists the options)
 
 exit codes: 0 done; 1 a check failed; 2 usage; 3 this machine cannot do it, the remedy is printed
 ";
 
 fn main() -> ExitCode {
+    if let Some(code) = fuzz::as_compiler() {
+        return code;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rest = arguments.get(1..).unwrap_or_default();
     let result = match arguments.first().map(String::as_str) {
@@ -41,6 +46,7 @@ fn main() -> ExitCode {
         Some("test") => suite::run(rest, suite::Strictness::from_environment()),
         Some("ci") => suite::run(rest, suite::Strictness::NothingSkipped),
         Some("docs") => docs::run(rest),
+        Some("fuzz") => fuzz::run(rest),
         Some("vm") => vm::run(rest),
         Some("help" | "--help" | "-h") => {
             eprint!("{USAGE}");

@@ -50,6 +50,9 @@ const TEST: &[Need] = &[
     Need { probe: Probe::Command("node"), package: "nodejs", reason: "runs perfetto's trace processor" },
 ];
 
+/// Beyond [`BUILD`], to run the fuzz targets.
+const FUZZ: &[Need] = &[Need { probe: Probe::Command("g++"), package: "g++", reason: "compiles libFuzzer" }];
+
 /// What a step needs of the system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -57,6 +60,8 @@ pub enum Level {
     Build,
     /// Run every test.
     Test,
+    /// Run the fuzz targets.
+    Fuzz,
 }
 
 /// Makes sure that everything of `level` is there. `Err` is the exit code to end with; the remedy is printed.
@@ -92,8 +97,13 @@ pub fn ensure(level: Level) -> Result<(), ExitCode> {
 /// The needs of `level` that are not met, each package once.
 pub fn missing(level: Level) -> Vec<&'static Need> {
     let mut found: Vec<&Need> = Vec::new();
-    let test = if level == Level::Test { TEST } else { &[] };
-    for need in BUILD.iter().chain(test) {
+    // The lints of `test` look at every feature, also at the one that compiles libFuzzer.
+    let (test, fuzz) = match level {
+        Level::Build => (&[][..], &[][..]),
+        Level::Test => (TEST, FUZZ),
+        Level::Fuzz => (&[][..], FUZZ),
+    };
+    for need in BUILD.iter().chain(test).chain(fuzz) {
         if !is_met(&need.probe) && !found.iter().any(|other| other.package == need.package) {
             found.push(need);
         }

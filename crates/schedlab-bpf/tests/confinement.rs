@@ -1,6 +1,6 @@
 //! Programs with wild pointers stay inside their region, in both engines.
 
-#[path = "generator/random.rs"]
+#[path = "common/random.rs"]
 #[allow(dead_code)]
 mod random;
 

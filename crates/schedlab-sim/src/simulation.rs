@@ -36,6 +36,8 @@ pub struct Simulation {
     /// Rows of the table that the sink has.
     told: usize,
     end: u64,
+    /// The last instant at which a task went on, and how often.
+    pub(crate) instant: (u64, u32),
     events: u64,
     pub(crate) scheduler_exit: Option<SchedulerExit>,
 }
@@ -53,13 +55,14 @@ impl Simulation {
         let (fair_knobs, ext_knobs): (Vec<_>, Vec<_>) =
             knobs.into_iter().partition(|(name, _)| params.knows(name));
         fair_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;
-        let ext = match scheduler {
+        let mut ext = match scheduler {
             Scheduler::Ext(scheduler) => Ext::new(scheduler, &ext_knobs)?,
             _ => {
                 ext_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;
                 Ext::default()
             }
         };
+        check_live_knobs(workload, &params, &mut ext)?;
         let ideal = matches!(scheduler, Scheduler::Ideal);
         let autogroup = params.autogroup != 0;
         let fair = Fair::new(params, machine.topology.cpu_count(), &groups(workload, ideal, autogroup));
@@ -98,6 +101,7 @@ impl Simulation {
             table,
             told: 0,
             end,
+            instant: (0, 0),
             events,
             scheduler_exit,
         })
@@ -446,6 +450,18 @@ fn check(
     if let Some(task) = started.iter().find(endless).filter(|_| unlimited) {
         let reason = "loops for ever and the run has no duration: give the workload a duration, or the run one with --duration".to_owned();
         return Err(SimError::Program { task: task.name.clone(), step: 0, reason });
+    }
+    Ok(())
+}
+
+/// Knobs that change during the run exist, may change then, and stay within their bounds.
+fn check_live_knobs(workload: &Workload, params: &FairParams, ext: &mut Ext) -> Result<(), SimError> {
+    for change in &workload.changes {
+        let Change::Knob { name, value } = &change.change else { continue };
+        match ext.attached() {
+            Some(ext) if !params.knows(name) => ext.check_live(name, *value)?,
+            _ => params.clone().set(name, *value)?,
+        }
     }
     Ok(())
 }

@@ -73,7 +73,8 @@ fn collect(directory: &Path, into: &mut Vec<PathBuf>) -> std::io::Result<()> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let hidden = name.starts_with('.') && name != ".ci" && name != ".cargo";
-        let product = matches!(&*name, "target" | "node_modules" | "__pycache__" | "venv");
+        // Inputs of the fuzz targets are as a machine made them.
+        let product = matches!(&*name, "target" | "node_modules" | "__pycache__" | "venv" | "corpus");
         if hidden || product {
             continue;
         }

@@ -375,7 +375,8 @@ impl<'a> Reader<'a> {
             recording.provenance.partial = true;
             recording.duration = recording.events.last().map_or(Nanos::ZERO, |event| event.time);
         }
-        recording.check_references().map_err(|what| {
+        let checked = recording.check_references().and_then(|()| recording.check_times());
+        checked.map_err(|what| {
             let events_before = recording.events.len();
             CodecError::Damaged { offset, what, events_before }
         })?;

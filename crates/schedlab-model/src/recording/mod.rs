@@ -105,6 +105,9 @@ pub struct Provenance {
     pub started_unix_s: u64,
 }
 
+/// The longest recording that is read: 104 days.
+const DURATION_MAX: Nanos = Nanos(1 << 53);
+
 /// A whole recording in memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
@@ -163,6 +166,15 @@ impl Recording {
         let rows = self.tasks.iter().all(|row| task(row.parent))
             && self.channels.iter().all(|row| row.peer.is_none_or(channel));
         if rows { Ok(()) } else { Err("a row names another that does not exist") }
+    }
+
+    /// Checks that nothing happens after the end, and that sums of times over all tasks fit.
+    pub(crate) fn check_times(&self) -> Result<(), &'static str> {
+        match self.events.last() {
+            _ if self.duration > DURATION_MAX => Err("it lasts longer than a hundred days"),
+            Some(last) if last.time > self.duration => Err("an event lies after the recording's end"),
+            _ => Ok(()),
+        }
     }
 
     /// Whether an operation hands something over (so that others may stop waiting).

@@ -83,7 +83,9 @@ pub enum BuildError {
         what: String,
     },
     /// An event that is none.
-    #[error("the event at {time} must be one of: cpu and online; suspend; cgroup with its path and settings")]
+    #[error(
+        "the event at {time} must be one of: cpu and online; suspend; cgroup with its path and settings; knob and value"
+    )]
     Event {
         /// Its time.
         time: Nanos,

@@ -1,5 +1,5 @@
 //! What happens to the machine and its cgroups during a run: CPUs go on and offline, the machine is suspended,
-//! cgroups get other weights. Times are those of the run. The tasks know nothing of it.
+//! cgroups get other weights, knobs other values. Times are those of the run. The tasks know nothing of it.
 
 use crate::ids::CpuId;
 use crate::policy::Nice;
@@ -84,6 +84,14 @@ pub enum Change {
     Suspend(Nanos),
     /// A cgroup gets other settings.
     Cgroup(CgroupSpec),
+    /// A knob that can change while it runs gets another value: one of the kernel's fair class, or a variable of the
+    /// scheduler's object.
+    Knob {
+        /// Its name.
+        name: String,
+        /// Its value from then on, in its own unit.
+        value: i64,
+    },
 }
 
 /// A change at its time.

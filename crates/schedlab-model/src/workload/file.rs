@@ -83,6 +83,10 @@ struct EventText {
     suspend: Option<Nanos>,
     #[serde(default)]
     cgroup: Option<CgroupText>,
+    #[serde(default)]
+    knob: Option<String>,
+    #[serde(default)]
+    value: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -384,6 +388,14 @@ fn cgroup(text: &CgroupText) -> Result<CgroupSpec, BuildError> {
 }
 
 fn change(text: &EventText) -> Result<TimedChange, BuildError> {
+    let others =
+        text.cpu.is_some() || text.online.is_some() || text.suspend.is_some() || text.cgroup.is_some();
+    if let (Some(name), Some(value), false) = (&text.knob, text.value, others) {
+        return Ok(TimedChange { time: text.time, change: Change::Knob { name: name.clone(), value } });
+    }
+    if text.knob.is_some() || text.value.is_some() {
+        return Err(BuildError::Event { time: text.time });
+    }
     let change = match (text.cpu, text.online, text.suspend, &text.cgroup) {
         (Some(cpu), Some(online), None, None) => Change::Cpu { cpu: CpuId(cpu), online },
         (None, None, Some(time), None) => Change::Suspend(time),

@@ -12,6 +12,8 @@ use schedlab_model::event::{Context, EventKind};
 use schedlab_model::workload::{ChannelType, TimerRef};
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 
+/// How often tasks go on at one instant before the run is taken to stand still; far more than a machine has tasks.
+const ADVANCES_WITHOUT_TIME_MAX: u32 = 1_000_000;
 /// Steps without time after which a task is told to be stuck.
 const STEPS_WITHOUT_TIME_MAX: u32 = 1_000_000;
 
@@ -39,6 +41,9 @@ impl Simulation {
     pub(crate) fn advance(&mut self, cpu: CpuId) -> Result<(), SimError> {
         self.core.k.this_cpu = cpu;
         let task = self.core.k.cpu(cpu).curr;
+        if self.stands_still() {
+            return Err(self.no_progress(task, ADVANCES_WITHOUT_TIME_MAX));
+        }
         if self.core.k.resched_is_due(cpu) {
             self.schedule(cpu);
             return Ok(());
@@ -66,11 +71,24 @@ impl Simulation {
             }
             return Ok(());
         }
-        Err(SimError::NoProgress {
-            task: self.task_name(task),
-            steps: STEPS_WITHOUT_TIME_MAX,
-            time: self.core.k.now_nanos(),
-        })
+        Err(self.no_progress(task, STEPS_WITHOUT_TIME_MAX))
+    }
+
+    /// Whether tasks were given a CPU too often at one instant: yields to nobody, or waits without costs, that lead
+    /// from one to the next for ever.
+    #[inline]
+    fn stands_still(&mut self) -> bool {
+        let now = self.core.k.now;
+        if self.instant.0 != now {
+            self.instant = (now, 0);
+        }
+        self.instant.1 += 1;
+        self.instant.1 > ADVANCES_WITHOUT_TIME_MAX
+    }
+
+    #[cold]
+    fn no_progress(&self, task: TaskId, steps: u32) -> SimError {
+        SimError::NoProgress { task: self.task_name(task), steps, time: self.core.k.now_nanos() }
     }
 
     /// Switches to the task to run next, if there is one, and lets it go on.

@@ -1,4 +1,4 @@
-//! Changes of the machine during a run: CPUs go on and offline, the machine is suspended, cgroups change.
+//! Changes of the machine during a run: CPUs go on and offline, the machine is suspended, cgroups and knobs change.
 //!
 //! An offline CPU runs nothing: what was on it goes elsewhere at once, and no mask of a task that the classes
 //! look at holds it. Differs from Linux: the CPU's running task is taken off without a stop task in between.
@@ -14,6 +14,13 @@ impl Core {
         self.k.this_cpu = self.k.first_online();
         match change {
             Change::Cpu { cpu, online } => self.set_online(*cpu, *online),
+            // Names and values were checked before the run; the scheduler may have ended since.
+            Change::Knob { name, value } if self.k.fair.params.knows(name) => {
+                drop(self.k.fair.params.set(name, *value));
+            }
+            Change::Knob { name, value } => {
+                drop(self.ext.attached().map(|ext| ext.set_live(name, *value)));
+            }
             Change::Suspend(time) => {
                 self.ext.suspend(&mut self.k, true);
                 return Some(self.k.now + time.0);

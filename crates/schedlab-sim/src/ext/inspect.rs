@@ -3,10 +3,34 @@
 use super::class::Attached;
 use super::consts::SCX_EXIT_UNREG;
 use super::trace::CallTrace;
+use crate::error::SimError;
 use crate::simulation::Simulation;
+use schedlab_bpf::image::MapOrigin;
 use schedlab_model::outcome::SchedulerExit;
 
 impl Attached {
+    /// Whether [`Attached::set_live`] would do it.
+    pub(crate) fn check_live(&self, name: &str, value: i64) -> Result<(), SimError> {
+        let fail = |reason: String| SimError::Setting { name: name.to_owned(), reason };
+        let image = self.scheduler.image();
+        let place = image.locate(name).map_err(|error| fail(error.to_string()))?;
+        if matches!(image.maps[place.map].origin, MapOrigin::Rodata | MapOrigin::Kconfig) {
+            let reason =
+                "it is fixed once the scheduler is attached (.rodata): set it from the start".to_owned();
+            return Err(fail(reason));
+        }
+        match self.scheduler.knobs().into_iter().find(|knob| knob.name == name) {
+            Some(knob) => knob.check(value).map_err(|error| fail(error.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets a global variable while the scheduler runs, as a user half does through its memory map.
+    pub(crate) fn set_live(&mut self, name: &str, value: i64) -> Result<(), SimError> {
+        self.check_live(name, value)?;
+        self.set_global(name, value)
+    }
+
     /// Value of a global variable of the object.
     pub(crate) fn global(&mut self, name: &str) -> Option<i64> {
         let place = self.scheduler.image().locate(name).ok()?;

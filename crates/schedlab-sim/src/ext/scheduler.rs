@@ -62,6 +62,8 @@ pub struct ExtOptions {
     /// Region of an instance in bytes as a power of two, 0 for a size that fits the machine. Larger for
     /// objects with large maps or many tasks.
     pub memory_bytes_log2: u32,
+    /// Instructions that one callback may execute before it is taken to loop for ever; 0 for 50 million.
+    pub instructions_max: u64,
 }
 
 impl ExtScheduler {
@@ -115,7 +117,7 @@ impl ExtScheduler {
         let compile = Options {
             nr_cpus,
             memory_bytes_log2,
-            budget: BUDGET,
+            budget: if options.instructions_max == 0 { BUDGET } else { options.instructions_max },
             native: !options.interpreted,
             refuse_absent: false,
             host_bytes: attach::percpu_stride(&layout) * u64::from(nr_cpus),

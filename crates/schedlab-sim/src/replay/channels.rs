@@ -165,8 +165,12 @@ impl Connector<'_> {
     }
 }
 
+/// More than a task moves in one call or in the calls that one sum stands for: what a damaged recording says beyond it
+/// is left out, so that it does not become millions of parts.
+const BYTES_MAX: u64 = 1 << 40;
+
 fn add_part(parts: &mut Parts, channel: ChannelId, bytes: u64) {
-    let mut rest = bytes;
+    let mut rest = bytes.min(BYTES_MAX);
     if let Some((last, amount)) = parts.last_mut()
         && *last == channel
     {

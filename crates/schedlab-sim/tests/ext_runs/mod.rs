@@ -25,6 +25,7 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    #[allow(dead_code, reason = "not every test binary asks")]
     /// On equal CPUs under one cache, Linux 7.2, nothing set.
     pub fn new(scheduler: &'a str, workload: &'a str, cpus: u32) -> Run<'a> {
         Run {
