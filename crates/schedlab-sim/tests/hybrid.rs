@@ -4,7 +4,7 @@ use schedlab_model::event::NullSink;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::topology::{CpuInfo, Topology};
 use schedlab_model::workload::file;
-use schedlab_sim::{Simulation, SimulationConfig, SimulationResult};
+use schedlab_sim::{Scheduler, Simulation, SimulationConfig, SimulationResult};
 use std::sync::Arc;
 
 /// CPUs of these capacities that share a cache.
@@ -57,4 +57,22 @@ fn a_small_task_stays_where_it_fits() {
     assert_eq!(big.accounts[1].migrations, 1);
     // 100 rounds of 9 ms on the strong CPU; the weak one takes 17 ms for one.
     assert!(big.makespan.0 < 960_000_000, "{}", big.makespan);
+}
+
+/// The ideal scheduler gives each task a CPU of its own, also where there are no two alike.
+#[test]
+fn the_ideal_run_has_as_many_strong_cpus_as_tasks() {
+    for kernel in ["6.18", "7.2"] {
+        let row = |core: u32| CpuInfo { core, llc: 0, node: 0, capacity: 1_024 >> core };
+        let topology = Topology::from_cpus((0..2).map(row).collect()).expect("CPUs");
+        let tasks: String = (0..5).map(|task| hog(&format!("t{task}"), 0, "")).collect();
+        let workload = file::parse(&format!("name = \"ideal\"\n{tasks}")).expect("a workload");
+        let config = SimulationConfig {
+            kernel: Some(kernel.parse().expect("a version")),
+            scheduler: Scheduler::Ideal,
+            ..SimulationConfig::new(MachineDescription::generic("hybrid", topology), Arc::new(workload))
+        };
+        let result = Simulation::new(config).expect("valid").run(&mut NullSink).expect("runs");
+        assert_eq!(result.bound.expect("ideal").critical_path.0, 1_000_000_000, "{kernel}");
+    }
 }

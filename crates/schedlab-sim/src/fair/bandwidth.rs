@@ -237,6 +237,10 @@ fn set_up_work(k: &mut Kernel, task: TaskId) {
 /// `throttle_cfs_rq_work`: the current task is about to return to user space; without quota it leaves its queue.
 pub(crate) fn throttle_work(k: &mut Kernel, cpu: CpuId, task: TaskId) {
     let id = k.fair.groups.layout.entity_of(task);
+    if !k.fair.entities[id.index()].on_rq {
+        // It is being moved to another CPU, and returns to user space there.
+        return;
+    }
     k.fair.entities[id.index()].throttle_work = false;
     let rq = k.fair.entities[id.index()].rq;
     if k.fair.groups.layout.owner(rq).is_none() || quota(&mut k.fair, rq).count == 0 {

@@ -99,7 +99,7 @@ pub(crate) fn pull(k: &mut Kernel, cpu: CpuId) -> bool {
 
 /// Where the CPU's current task is pushed to, if it still is the one and the other CPU still idles.
 pub(crate) fn take_push(k: &mut Kernel, cpu: CpuId, curr: TaskId) -> Option<CpuId> {
-    let (task, to) = k.fair.pushes[cpu.index()].take()?;
+    let (task, to) = k.fair.pushes.get_mut(cpu.index())?.take()?;
     let runs = task == curr && k.task(task).state == TaskState::Runnable && k.task(task).class == Class::Fair;
     (runs && k.is_idle_cpu(to) && k.may_run_on(task, to)).then_some(to)
 }
