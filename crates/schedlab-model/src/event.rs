@@ -273,6 +273,11 @@ pub trait EventSink {
 
     /// Takes one event.
     fn event(&mut self, event: &Event);
+
+    /// Takes some events in their order. A simulator hands them over so: nobody may rely on when it does.
+    fn events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.event(event));
+    }
 }
 
 /// Throws events away.
@@ -296,6 +301,10 @@ impl EventSink for Vec<Event> {
     fn event(&mut self, event: &Event) {
         self.push(*event);
     }
+
+    fn events(&mut self, events: &[Event]) {
+        self.extend_from_slice(events);
+    }
 }
 
 impl<A: EventSink, B: EventSink> EventSink for (A, B) {
@@ -316,6 +325,11 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
         self.0.event(event);
         self.1.event(event);
     }
+
+    fn events(&mut self, events: &[Event]) {
+        self.0.events(events);
+        self.1.events(events);
+    }
 }
 
 impl<S: EventSink + ?Sized> EventSink for &mut S {
@@ -333,5 +347,9 @@ impl<S: EventSink + ?Sized> EventSink for &mut S {
 
     fn event(&mut self, event: &Event) {
         (**self).event(event);
+    }
+
+    fn events(&mut self, events: &[Event]) {
+        (**self).events(events);
     }
 }

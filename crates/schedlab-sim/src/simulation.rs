@@ -107,48 +107,52 @@ impl Simulation {
         })
     }
 
-    /// Runs to the end. The sink gets every event in time order.
+    /// Runs to the end. The sink gets every event in time order, some at a time.
     pub fn run<S: EventSink>(&mut self, sink: &mut S) -> Result<SimulationResult, SimError> {
         self.core.k.trace.keep = sink.wants_events();
         self.core.k.trace.detail = sink.wants_events() && sink.wants_detail();
         self.begin();
-        let mut cut = false;
+        let ended = self.event_loop(sink);
+        if ended.is_ok() {
+            self.finish();
+        }
+        self.hand_over(sink);
+        Ok(self.result(ended?))
+    }
+
+    /// Handles events until the work is done or the time is over; whether it was cut.
+    fn event_loop<S: EventSink>(&mut self, sink: &mut S) -> Result<bool, SimError> {
         loop {
             if self.work.workload.overflow_when_stalled && self.is_stalled() && self.overflow() {
                 continue;
             }
             let Some((at, slot)) = self.core.k.next_event() else {
-                if self.work.targets_left > 0 {
-                    return Err(self.deadlock());
-                }
-                break;
+                return if self.work.targets_left > 0 { Err(self.deadlock()) } else { Ok(false) };
             };
             if at > self.end {
                 self.core.k.now = self.end;
-                cut = self.work.targets_left > 0;
-                break;
+                return Ok(self.work.targets_left > 0);
             }
             self.core.k.now = at;
             self.events += 1;
             self.handle(slot)?;
-            self.hand_over(sink);
+            if self.core.k.trace.is_full() {
+                self.hand_over(sink);
+            }
             if self.work.targets_left == 0 {
-                break;
+                return Ok(false);
             }
         }
-        self.finish();
-        self.hand_over(sink);
-        Ok(self.result(cut))
     }
 
     /// New rows of the task table, then what happened.
-    #[inline]
+    #[inline(never)]
     fn hand_over<S: EventSink>(&mut self, sink: &mut S) {
         while self.told < self.table.len() {
             sink.task(TaskId(self.told as u32), &self.table[self.told]);
             self.told += 1;
         }
-        self.core.k.trace.drain(|event| sink.event(event));
+        self.core.k.trace.drain(|events| sink.events(events));
     }
 
     fn begin(&mut self) {
@@ -191,11 +195,24 @@ impl Simulation {
                     self.schedule(cpu);
                 }
             }
+            Slot::Task(task) if self.core.k.task(task).state != TaskState::New => self.timer_expired(task),
+            other => self.handle_rarer(other)?,
+        }
+        if self.core.ext.has_exit() {
+            self.end_scheduler();
+        }
+        Ok(())
+    }
+
+    /// Events that are few beside the others: apart, so that the code of those stays together.
+    #[inline(never)]
+    fn handle_rarer(&mut self, slot: Slot) -> Result<(), SimError> {
+        match slot {
             Slot::Cpu(cpu, CpuEvent::Tick) => {
                 self.core.k.this_cpu = cpu;
                 self.core.tick(cpu);
             }
-            Slot::Cpu(cpu, CpuEvent::Balance) => {
+            Slot::Cpu(cpu, _) => {
                 self.core.k.this_cpu = cpu;
                 crate::fair::balance::nohz_idle_balance(&mut self.core.k, cpu);
             }
@@ -203,14 +220,10 @@ impl Simulation {
             Slot::Device(device) => self.arrive(device),
             Slot::Change => self.change_machine(),
             Slot::FairTimer => self.quota_timer(),
-            Slot::Task(task) if self.core.k.task(task).state == TaskState::New => {
+            Slot::Task(task) => {
                 self.work.timers_armed -= 1;
                 self.start_task(task);
             }
-            Slot::Task(task) => self.timer_expired(task),
-        }
-        if self.core.ext.has_exit() {
-            self.end_scheduler();
         }
         Ok(())
     }

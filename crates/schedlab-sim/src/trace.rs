@@ -1,11 +1,15 @@
 //! What leaves the simulation: events, their running hash, counts.
 //!
-//! Classes and core emit into a small buffer that the event loop hands to the sink; so nothing below the
-//! loop is generic over the sink. The hash covers every event a sink without detail sees, so it does not
+//! Classes and core emit into a small buffer that the event loop hands to the sink when it is full; so nothing
+//! below the loop is generic over the sink, and the sink's code and data do not push the simulator's out of the
+//! nearest cache at every event. The hash covers every event a sink without detail sees, so it does not
 //! depend on who listens.
 
 use schedlab_model::event::{Event, EventKind, PrevState};
 use schedlab_model::{CpuId, Nanos, TaskId};
+
+/// Events that are handed over at once: some 100 switches, and few enough for the nearest cache.
+const BUFFERED: usize = 256;
 
 /// Events on their way out.
 #[derive(Default)]
@@ -40,8 +44,14 @@ impl Trace {
     #[inline]
     pub(crate) fn emit_detail(&mut self, now: u64, cpu: CpuId, make: impl FnOnce() -> EventKind) {
         if self.detail {
-            self.buffer.push(Event { time: Nanos(now), cpu, kind: make() });
+            self.push_detail(now, cpu, make);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_detail(&mut self, now: u64, cpu: CpuId, make: impl FnOnce() -> EventKind) {
+        self.buffer.push(Event { time: Nanos(now), cpu, kind: make() });
     }
 
     /// Emits a switch.
@@ -51,11 +61,16 @@ impl Trace {
         self.emit(now, cpu, EventKind::Switch { prev, prev_state, next });
     }
 
-    /// Hands what is buffered to `take`, in order.
+    /// Whether it is time to hand over what is buffered.
     #[inline]
-    pub(crate) fn drain(&mut self, mut take: impl FnMut(&Event)) {
+    pub(crate) fn is_full(&self) -> bool {
+        self.buffer.len() >= BUFFERED
+    }
+
+    /// Hands what is buffered to `take`, in order.
+    pub(crate) fn drain(&mut self, take: impl FnOnce(&[Event])) {
         if !self.buffer.is_empty() {
-            self.buffer.iter().for_each(&mut take);
+            take(&self.buffer);
             self.buffer.clear();
         }
     }

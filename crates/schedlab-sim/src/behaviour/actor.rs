@@ -31,6 +31,7 @@ const LOOPS_NEAR: usize = 4;
 
 /// Rounds left of the open loops; the outer ones, which nearly all programs only have, need no allocation.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Loops {
     depth: u32,
     near: [u32; LOOPS_NEAR],
@@ -65,23 +66,26 @@ impl Loops {
     }
 }
 
-/// A task's program while it runs.
+/// A task's program while it runs; what most steps touch lies in the first cache line.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Actor {
     /// Next step.
     pub(crate) pc: u32,
-    /// Rounds left of the open loops, innermost last; 0 is for ever.
-    pub(crate) loops: Loops,
-    /// What it waits for.
-    pub(crate) wait: Wait,
     /// Its timeout came before what it waited for.
     pub(crate) timed_out: bool,
     /// The current step has done its first half (condition wait: woken, needs the lock).
     pub(crate) halfway: bool,
-    /// Bytes of the current send still to be written.
-    pub(crate) pending: u64,
+    /// What it waits for.
+    pub(crate) wait: Wait,
     /// When the pending timer is due, without slack.
     pub(crate) timer_due: u64,
+    /// Its draws.
+    pub(crate) rng: Rng,
+    /// Rounds left of the open loops, innermost last; 0 is for ever.
+    pub(crate) loops: Loops,
+    /// Bytes of the current send still to be written.
+    pub(crate) pending: u64,
     /// Last expiry of each of its own periodic timers, by number; `None` before the first call.
     pub(crate) own_timers: Vec<Option<u64>>,
     /// When the current spin ends.
@@ -98,8 +102,6 @@ pub(crate) struct Actor {
     pub(crate) open: Option<(u32, super::operation::Call)>,
     /// Sending ends it has open.
     pub(crate) sends_to: Vec<ChannelId>,
-    /// Its draws.
-    pub(crate) rng: Rng,
 }
 
 impl Actor {

@@ -20,9 +20,12 @@ impl Simulation {
     /// Does a step and tells about it if the sink wants to know.
     #[inline]
     pub(crate) fn traced_step(&mut self, cpu: CpuId, task: TaskId) -> Outcome {
-        if !self.core.k.trace.detail {
-            return self.step(cpu, task);
-        }
+        if self.core.k.trace.detail { self.told_step(cpu, task) } else { self.step(cpu, task) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn told_step(&mut self, cpu: CpuId, task: TaskId) -> Outcome {
         self.end_call(task);
         let pc = self.work.actors[task.index()].pc;
         if self.work.actors[task.index()].open.is_none()

@@ -19,8 +19,9 @@ pub(crate) const NIL: u32 = u32::MAX;
 /// User queues with ids below this are found without a search.
 const DIRECT_IDS: u64 = 2048;
 
-/// One queue.
+/// One queue, in one cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Dsq {
     /// Its id; [`SCX_DSQ_INVALID`] once destroyed.
     pub id: u64,

@@ -57,8 +57,9 @@ pub(crate) struct Insert {
     pub enq_flags: u64,
 }
 
-/// One CPU's part (`struct scx_rq` and the per-CPU data of the scheduler).
+/// One CPU's part (`struct scx_rq` and the per-CPU data of the scheduler); what every switch touches comes first.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Rq {
     /// Its `struct rq` in the region.
     pub address: u64,
@@ -71,12 +72,17 @@ pub(crate) struct Rq {
     pub in_balance: bool,
     /// A stronger class took the CPU and `ops.cpu_release()` was told.
     pub released: bool,
+    pub kick_sync_pending: bool,
     /// Tasks under `SCX_ENQ_IMMED` in the local queue.
     pub nr_immed: i32,
     pub direct: Direct,
-    pub batch: Vec<Insert>,
     /// Insertions finished in this round of dispatching.
     pub nr_dispatched: u32,
+    /// The current task's time is accounted up to here.
+    pub exec_start: u64,
+    /// Counts scheduling passes of the class (`kick_sync`).
+    pub kick_sync: u64,
+    pub batch: Vec<Insert>,
     /// Direct dispatches to other CPUs' local queues.
     pub deferred: Vec<u32>,
     /// A pending reenqueue of the local queue: flags.
@@ -88,13 +94,8 @@ pub(crate) struct Rq {
     /// Where the last distributed search of a mask ended.
     pub distribute: u32,
     pub cpuperf_target: u32,
-    /// The current task's time is accounted up to here.
-    pub exec_start: u64,
-    /// Counts scheduling passes of the class (`kick_sync`).
-    pub kick_sync: u64,
     /// Kicked CPUs to wait for, with their counts at the kick.
     pub cpus_to_sync: Vec<(u32, u64)>,
-    pub kick_sync_pending: bool,
     /// Kicks of this CPU by itself while it chose a task, ORed.
     pub kicked: Option<u64>,
 }

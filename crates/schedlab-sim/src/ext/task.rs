@@ -30,7 +30,7 @@ pub(crate) enum OpsState {
 
 /// One task, in whole cache lines.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Entity {
     /// Address of its `struct task_struct`; 0 before there is one.
     pub address: u64,
@@ -38,8 +38,19 @@ pub(crate) struct Entity {
     pub flags: u32,
     /// Its CPU (`task_cpu()`).
     pub cpu: u32,
-    pub life: Life,
     pub ops_state: OpsState,
+    pub life: Life,
+    /// A CPU was chosen for the wake-up in progress.
+    pub selected: bool,
+    /// Waits on its CPU's list of direct dispatches to other CPUs' local queues.
+    pub deferred: bool,
+    /// On its CPU's list of runnable tasks that wait.
+    pub runnable: bool,
+    pub exiting: bool,
+    pub linked: bool,
+    pub on_priq: bool,
+    /// Target of a move in progress, or -1.
+    pub sticky_cpu: i32,
     /// Counts enqueues, so that a late dispatch is recognised.
     pub qseq: u64,
     /// Where a direct dispatch goes, or [`SCX_DSQ_INVALID`].
@@ -47,31 +58,20 @@ pub(crate) struct Entity {
     pub ddsp_enq_flags: u64,
     /// The queue it is in.
     pub dsq: Option<DsqIndex>,
+    pub nr_cpus_allowed: u32,
+    pub selected_cpu: i32,
     /// Neighbours in the queue.
     pub prev: u32,
     pub next: u32,
-    pub linked: bool,
-    pub on_priq: bool,
     pub dsq_seq: u32,
     /// Virtual time at insertion.
     pub vtime_key: u64,
-    /// Waits on its CPU's list of direct dispatches to other CPUs' local queues.
-    pub deferred: bool,
-    /// Target of a move in progress, or -1.
-    pub sticky_cpu: i32,
-    pub selected_cpu: i32,
-    /// A CPU was chosen for the wake-up in progress.
-    pub selected: bool,
     /// Since when it is runnable without having run.
     pub runnable_at: u64,
-    /// On its CPU's list of runnable tasks that wait.
-    pub runnable: bool,
     /// Its place in that list: lower is earlier.
     pub runnable_seq: u64,
-    pub exiting: bool,
     /// Its cgroup: an index of the scheduler's.
     pub cgroup: u32,
-    pub nr_cpus_allowed: u32,
     /// Last key given to pictures.
     pub rank: u64,
 }

@@ -14,20 +14,21 @@ pub(crate) enum Resched {
 }
 
 /// State of a CPU that does not belong to a class.
+#[repr(C, align(64))]
 pub(crate) struct Cpu {
     /// Who runs; [`TaskId::IDLE`] if nobody.
     pub(crate) curr: TaskId,
     /// The reschedule mark.
     pub(crate) resched: Resched,
+    /// The current task passed steps of its program on its way out of the kernel: at the end of the overhead it
+    /// acts on a lazy mark.
+    pub(crate) looks_at_exit: bool,
     /// Tasks of all classes, the current one included, delayed fair ones not.
     pub(crate) nr_running: u32,
     /// Computing capacity, 1 to 1024.
     pub(crate) capacity: u32,
     /// ns of kernel time to spend before the current task's work goes on.
     pub(crate) overhead: u64,
-    /// The current task passed steps of its program on its way out of the kernel: at the end of the overhead it
-    /// acts on a lazy mark.
-    pub(crate) looks_at_exit: bool,
     /// Until when progress is accounted.
     pub(crate) settled_at: u64,
     /// Not preemptible before.

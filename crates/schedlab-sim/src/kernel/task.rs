@@ -31,8 +31,9 @@ pub(crate) enum TaskState {
     Dead,
 }
 
-/// A task. Whole cache lines: a large machine's tasks are far more than the nearest cache holds.
-#[repr(align(64))]
+/// A task. Whole cache lines, what every switch and wake-up touches in the first two: a large machine's tasks are
+/// far more than the nearest cache holds.
+#[repr(C, align(64))]
 pub(crate) struct Task {
     /// Its state; a sleeping fair task may still be on its queue (`sched_delayed`).
     pub(crate) state: TaskState,
@@ -40,22 +41,40 @@ pub(crate) struct Task {
     pub(crate) class: Class,
     /// On a run queue (running included), as `p->on_rq`.
     pub(crate) on_rq: bool,
+    /// Policy.
+    pub(crate) policy: Policy,
     /// Its CPU, or the last one.
     pub(crate) cpu: CpuId,
     /// Where it ran last, for cache warmth; `None` before its first run.
     pub(crate) last_ran: Option<CpuId>,
-    /// Policy.
-    pub(crate) policy: Policy,
+    /// Size of the affinity mask.
+    pub(crate) nr_allowed: u32,
+    /// Weight in the fair class, unscaled.
+    pub(crate) weight: u32,
+    /// ns of work at capacity 1024 left of what it does now.
+    pub(crate) work_left: u64,
+    /// When it became runnable without running; `None` otherwise.
+    pub(crate) queued_since: Option<u64>,
+    /// Runnable but waiting, in all.
+    pub(crate) run_delay: u64,
+    /// Longest such wait.
+    pub(crate) run_delay_max: u64,
+    /// When it was put on its CPU last, for `task_hot` and sums.
+    pub(crate) exec_start: u64,
+    /// CPU time, kernel overhead on its account included.
+    pub(crate) sum_exec: u64,
+    /// `sum_exec` when it was put on its CPU last.
+    pub(crate) prev_sum_exec: u64,
+    /// Switches away while asleep.
+    pub(crate) nvcsw: u64,
+    /// Switches away while runnable.
+    pub(crate) nivcsw: u64,
+    /// Moves between CPUs.
+    pub(crate) migrations: u64,
     /// Nice value.
     pub(crate) nice: Nice,
     /// 1 to 99, 0 outside the real-time class.
     pub(crate) rt_priority: u8,
-    /// Weight in the fair class, unscaled.
-    pub(crate) weight: u32,
-    /// Size of the affinity mask.
-    pub(crate) nr_allowed: u32,
-    /// ns of work at capacity 1024 left of what it does now.
-    pub(crate) work_left: u64,
     /// Custom slice in ns, 0 for none.
     pub(crate) custom_slice: u64,
     /// Belongs to what is measured.
@@ -68,24 +87,6 @@ pub(crate) struct Task {
     pub(crate) parent: TaskId,
     /// Row of the workload it is made from.
     pub(crate) spec: u32,
-    /// When it was put on its CPU last, for `task_hot` and sums.
-    pub(crate) exec_start: u64,
-    /// CPU time, kernel overhead on its account included.
-    pub(crate) sum_exec: u64,
-    /// `sum_exec` when it was put on its CPU last.
-    pub(crate) prev_sum_exec: u64,
-    /// When it became runnable without running; `None` otherwise.
-    pub(crate) queued_since: Option<u64>,
-    /// Runnable but waiting, in all.
-    pub(crate) run_delay: u64,
-    /// Longest such wait.
-    pub(crate) run_delay_max: u64,
-    /// Switches away while asleep.
-    pub(crate) nvcsw: u64,
-    /// Switches away while runnable.
-    pub(crate) nivcsw: u64,
-    /// Moves between CPUs.
-    pub(crate) migrations: u64,
     /// Partner statistics of `wake_wide`: whom it woke last, how often that changed, when it decayed.
     pub(crate) last_wakee: TaskId,
     pub(crate) wakee_flips: u32,
