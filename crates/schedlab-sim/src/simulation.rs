@@ -214,7 +214,7 @@ impl Simulation {
             }
             Slot::Cpu(cpu, _) => {
                 self.core.k.this_cpu = cpu;
-                crate::fair::balance::nohz_idle_balance(&mut self.core.k, cpu);
+                crate::fair::balance::softirq(&mut self.core.k, cpu);
             }
             Slot::ExtTimer => self.ext_timer()?,
             Slot::Device(device) => self.arrive(device),

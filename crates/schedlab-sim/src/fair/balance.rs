@@ -1,23 +1,22 @@
 //! Load balancing of the fair class: newidle, periodic on busy CPUs, and for idle CPUs without tick.
 //!
-//! Simplified against `sched_balance_rq`: the busiest CPU of a domain is looked for directly instead of the
-//! busiest group and its busiest queue, and load is the sum of weights at the moment instead of PELT.
-//! Kept: intervals by domain size and busyness, the cache-hot test, failed attempts that soften it, counts
-//! against an idle CPU and loads between busy ones.
+//! When a CPU balances and which tasks it moves (`sched_balance_domains`, `sched_balance_rq`, `detach_tasks`). From whom
+//! and how much is in [`super::imbalance`]. Simplified: a running task is never moved (active balance).
 
 use super::class;
-use super::group::task_h_load;
+use super::imbalance::{Amount, find_source};
 use super::misfit;
 use super::params::{Features, Generation};
-use super::select::IMBALANCE_PCT;
 use crate::core::flags;
-use crate::kernel::{CostKind, CpuEvent, Kernel, Slot};
+use crate::kernel::{Class, CostKind, CpuEvent, Kernel, Slot};
 use schedlab_model::topology::Distance;
 use schedlab_model::{CpuId, TaskId};
 
 /// How much rarer a busy CPU balances (`busy_factor`).
 const BUSY_FACTOR: u64 = 16;
 const MILLISECOND: u64 = 1_000_000;
+/// `MAX_PINNED_INTERVAL`: how rare balancing becomes where every task is pinned elsewhere.
+const PINNED_INTERVAL_MAX_MS: u64 = 512;
 /// Levels of domains: threads, cache, node, machine.
 const DOMAINS_MAX: usize = 4;
 
@@ -25,6 +24,8 @@ const DOMAINS_MAX: usize = 4;
 #[derive(Clone, Copy, Debug)]
 struct DomainState {
     last_balance: u64,
+    /// `balance_interval` in ms; 0 before it was needed.
+    interval_ms: u64,
     nr_balance_failed: u32,
     max_newidle_cost: u64,
     newidle_call: u32,
@@ -36,6 +37,7 @@ impl Default for DomainState {
     fn default() -> DomainState {
         DomainState {
             last_balance: 0,
+            interval_ms: 0,
             nr_balance_failed: 0,
             max_newidle_cost: 0,
             newidle_call: 512,
@@ -67,18 +69,20 @@ impl Balance {
 
 /// Why a CPU balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IdleType {
+pub(super) enum IdleType {
     NewlyIdle,
     Idle,
     Busy,
 }
 
 /// A pass over one domain of one CPU.
-struct Pass {
-    cpu: CpuId,
-    level: Distance,
-    span: usize,
-    idle: IdleType,
+pub(super) struct Pass {
+    pub(super) cpu: CpuId,
+    pub(super) level: Distance,
+    pub(super) span: usize,
+    /// The CPU's own group: the span of the level below.
+    group: usize,
+    pub(super) idle: IdleType,
 }
 
 impl Pass {
@@ -104,7 +108,7 @@ impl Pass {
 /// The pass over the CPU's domain of this number, smallest first.
 fn pass_over(k: &Kernel, cpu: CpuId, index: usize, idle: IdleType) -> Option<Pass> {
     let domain = k.domains.of(cpu).get(index)?;
-    Some(Pass { cpu, level: domain.level, span: domain.span, idle })
+    Some(Pass { cpu, level: domain.level, span: domain.span, group: domain.groups[0], idle })
 }
 
 /// `sched_balance_newidle`: a CPU that is about to go idle looks for a waiting task. Whether it got one.
@@ -154,12 +158,13 @@ fn count_newidle(state: &mut DomainState, success: u32) {
     }
 }
 
-/// The tick's part: balances this CPU where an interval is over, and wakes an idle CPU to look after those
-/// without tick.
+/// The tick's part (`sched_balance_trigger`): balancing follows in a softirq where an interval is over, and an idle CPU
+/// is woken to look after those without tick.
 pub(crate) fn tick(k: &mut Kernel, cpu: CpuId) {
-    for index in 0..DOMAINS_MAX {
-        let Some(pass) = pass_over(k, cpu, index, IdleType::Busy) else { break };
-        periodic(k, &pass);
+    let due = |k: &mut Kernel, index| pass_over(k, cpu, index, IdleType::Busy).map(|pass| is_due(k, &pass));
+    if (0..DOMAINS_MAX).map_while(|index| due(k, index)).any(|due| due) {
+        let at = k.now.max(k.cpu(cpu).kernel_until);
+        k.arm(Slot::Cpu(cpu, CpuEvent::Balance), at);
     }
     let now = k.now;
     let wanted = k.cpu(cpu).nr_running >= 2 || misfit::wants_stronger(k, cpu);
@@ -175,11 +180,19 @@ pub(crate) fn tick(k: &mut Kernel, cpu: CpuId) {
     }
 }
 
-/// `nohz_idle_balance`: an idle CPU was kicked and balances for every idle CPU.
-pub(crate) fn nohz_idle_balance(k: &mut Kernel, kicked: CpuId) {
-    if !k.is_idle_cpu(kicked) {
-        return;
+/// `sched_balance_softirq`: after a tick a busy CPU balances for itself; an idle one was kicked and balances for every
+/// idle CPU (`nohz_idle_balance`).
+pub(crate) fn softirq(k: &mut Kernel, cpu: CpuId) {
+    if k.is_idle_cpu(cpu) {
+        return nohz_idle_balance(k, cpu);
     }
+    for index in 0..DOMAINS_MAX {
+        let Some(pass) = pass_over(k, cpu, index, IdleType::Busy) else { break };
+        periodic(k, &pass);
+    }
+}
+
+fn nohz_idle_balance(k: &mut Kernel, kicked: CpuId) {
     let cost = k.cost(CostKind::Interrupt);
     k.charge(kicked, cost);
     let idle: Vec<CpuId> = k.idle_mask.iter().collect();
@@ -196,44 +209,61 @@ pub(crate) fn nohz_idle_balance(k: &mut Kernel, kicked: CpuId) {
     }
 }
 
-/// Balances if the domain's interval is over: as many ms as it has CPUs, 16 times that on a busy CPU.
-fn periodic(k: &mut Kernel, pass: &Pass) -> u32 {
+/// Whether the domain's interval is over (`get_sd_balance_interval`): 16 times as long on a busy CPU.
+fn is_due(k: &mut Kernel, pass: &Pass) -> bool {
     let size = k.domains.span(pass.span).len() as u64;
+    let (now, tick, longest) = (k.now, k.tick_ns, longest_interval(k));
     let factor = if pass.idle == IdleType::Busy { BUSY_FACTOR } else { 1 };
-    let (now, tick) = (k.now, k.tick_ns);
-    // A busy CPU's interval is a tick shorter, so that levels (and the turns of its tasks) do not fall in step.
-    let ticks = size * MILLISECOND * factor / tick;
-    let interval = ticks.saturating_sub(u64::from(pass.idle == IdleType::Busy)).max(1) * tick;
     let state = pass.state(k);
+    state.interval_ms = state.interval_ms.max(size);
+    // In ticks. A busy CPU's is one shorter, so that levels (and the turns of its tasks) do not fall in step.
+    let ticks = (state.interval_ms * MILLISECOND * factor).div_ceil(tick);
+    let interval = ticks.saturating_sub(u64::from(pass.idle == IdleType::Busy)).clamp(1, longest) * tick;
     // Ticks scatter by their latency: half a tick early is in time.
-    if now + tick / 2 < state.last_balance + interval {
+    now + tick / 2 >= state.last_balance + interval
+}
+
+/// Balances if the interval is over. How many tasks came.
+fn periodic(k: &mut Kernel, pass: &Pass) -> u32 {
+    if !is_due(k, pass) {
         return 0;
     }
-    state.last_balance = now;
-    let cost = k.cost(CostKind::BalancePerCpu) * size;
+    pass.state(k).last_balance = k.now;
+    if !should_balance(k, pass) {
+        return 0;
+    }
+    let cost = k.cost(CostKind::BalancePerCpu) * k.domains.span(pass.span).len() as u64;
     k.charge(pass.cpu, cost);
     balance(k, pass)
 }
 
+/// `max_load_balance_interval` in ticks: 100 ms for every CPU.
+fn longest_interval(k: &Kernel) -> u64 {
+    (k.online_count() as u64 * 100 * MILLISECOND / k.tick_ns).max(1)
+}
+
+/// `should_we_balance`: the first idle CPU of a group balances for it, without one its first CPU.
+fn should_balance(k: &Kernel, pass: &Pass) -> bool {
+    let group = k.domains.span(pass.group);
+    let first = group.iter().find(|cpu| k.is_idle_cpu(*cpu)).or_else(|| group.iter().next());
+    first == Some(pass.cpu)
+}
+
 /// `sched_balance_rq`: pulls tasks from the busiest CPU of the domain. How many.
 fn balance(k: &mut Kernel, pass: &Pass) -> u32 {
-    let Some(busiest) = find_busiest(k, pass) else {
-        pass.state(k).nr_balance_failed = 0;
+    class::update_averages(k, pass.cpu);
+    let newly = pass.idle == IdleType::NewlyIdle;
+    let size = k.domains.span(pass.span).len() as u64;
+    let Some((busiest, amount)) = find_source(k, pass) else {
+        balanced(pass.state(k), newly, 2 * size);
         return 0;
     };
-    let moved = match pass.idle {
-        IdleType::NewlyIdle => move_tasks(k, pass, busiest, Imbalance::Tasks(1)),
-        IdleType::Idle => {
-            let queued = k.fair.rqs[busiest.index()].nr_runnable;
-            move_tasks(k, pass, busiest, Imbalance::Tasks((queued / 2).max(1)))
-        }
-        IdleType::Busy => {
-            let imbalance = imbalance_of_busy(k, pass, busiest);
-            move_tasks(k, pass, busiest, imbalance)
-        }
+    let Some(moved) = move_tasks(k, pass, busiest, amount) else {
+        balanced(pass.state(k), newly, PINNED_INTERVAL_MAX_MS);
+        return 0;
     };
-    let newly = pass.idle == IdleType::NewlyIdle;
     let state = pass.state(k);
+    state.interval_ms = size;
     if moved > 0 {
         state.nr_balance_failed = 0;
     } else if !newly {
@@ -242,119 +272,45 @@ fn balance(k: &mut Kernel, pass: &Pass) -> u32 {
     moved
 }
 
-/// How a CPU stands (`enum group_type`, for groups of one CPU).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
-    HasSpare,
-    FullyBusy,
-    Overloaded,
-}
-
-/// `group_classify`: by tasks, use and how many tasks are runnable on average.
-fn standing(k: &Kernel, cpu: CpuId) -> Standing {
-    let rq = &k.fair.rqs[cpu.index()];
-    let capacity = u64::from(k.cpu(cpu).capacity);
-    let (util, runnable) = (rq.average.util * IMBALANCE_PCT, rq.average.runnable * 100);
-    let (spare, crowded) = (capacity * 100 > util, capacity * IMBALANCE_PCT < runnable);
-    match rq.nr_runnable {
-        0 => Standing::HasSpare,
-        1 if spare && !crowded => Standing::HasSpare,
-        1 => Standing::FullyBusy,
-        _ if capacity * 100 < util || crowded => Standing::Overloaded,
-        _ if spare && !crowded => Standing::HasSpare,
-        _ => Standing::FullyBusy,
+/// There was nothing to do, so there is less haste.
+fn balanced(state: &mut DomainState, newly: bool, longest_ms: u64) {
+    state.nr_balance_failed = 0;
+    if !newly && state.interval_ms < longest_ms {
+        state.interval_ms *= 2;
     }
 }
 
-/// Average load of a CPU, in proportion to its capacity.
-fn load_of(k: &Kernel, cpu: CpuId) -> u64 {
-    k.fair.rqs[cpu.index()].average.load * 1_024 / u64::from(k.cpu(cpu).capacity)
-}
-
-/// `sched_balance_find_src_group`, CPU by CPU: most tasks for an idle CPU; for a busy one most load, if that is an
-/// imbalance.
-fn find_busiest(k: &mut Kernel, pass: &Pass) -> Option<CpuId> {
-    let busy = pass.idle == IdleType::Busy;
-    let (mut total, mut count) = (0, 0);
-    if busy {
-        for index in 0..k.cpu_count() as u32 {
-            if k.domains.span(pass.span).contains(CpuId(index)) {
-                class::update_averages(k, CpuId(index));
-                total += load_of(k, CpuId(index));
-                count += 1;
-            }
-        }
-    }
-    let (here, mine) = (standing(k, pass.cpu), load_of(k, pass.cpu));
-    let mut best: Option<((u64, u64), CpuId)> = None;
-    for cpu in k.domains.span(pass.span).iter().filter(|cpu| *cpu != pass.cpu) {
-        let rq = &k.fair.rqs[cpu.index()];
-        // A real-time task that runs there makes all fair ones wait.
-        let waiting = rq.nr_runnable - u32::from(rq.curr.is_some() && rq.nr_runnable > 0);
-        if waiting == 0 {
-            continue;
-        }
-        let rank = if busy {
-            let load = load_of(k, cpu);
-            let less = here == Standing::HasSpare || (mine < load && mine * count < total);
-            let much = here != Standing::Overloaded || load * 100 > mine * IMBALANCE_PCT;
-            if standing(k, cpu) != Standing::Overloaded || !less || !much {
-                continue;
-            }
-            (load, u64::from(rq.nr_runnable))
-        } else {
-            (u64::from(rq.nr_runnable), rq.load_weight)
-        };
-        if best.is_none_or(|(found, _)| rank > found) {
-            best = Some((rank, cpu));
-        }
-    }
-    best.map(|(_, cpu)| cpu)
-}
-
-/// `calculate_imbalance` for a busy CPU: half of the tasks more where it has use to spare, else load towards the
-/// average of both.
-fn imbalance_of_busy(k: &Kernel, pass: &Pass, busiest: CpuId) -> Imbalance {
-    let tasks = |cpu: CpuId| k.fair.rqs[cpu.index()].nr_runnable;
-    if standing(k, pass.cpu) == Standing::HasSpare {
-        return Imbalance::Tasks(tasks(busiest).saturating_sub(tasks(pass.cpu)) / 2);
-    }
-    Imbalance::Load(load_of(k, busiest).saturating_sub(load_of(k, pass.cpu)) / 2)
-}
-
-/// How much is to be moved.
-#[derive(Clone, Copy)]
-enum Imbalance {
-    Tasks(u32),
-    Load(u64),
-}
-
-/// `detach_tasks` and `attach_tasks`: those that ran longest ago first.
-fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut imbalance: Imbalance) -> u32 {
+/// `detach_tasks` and `attach_tasks`, from the end of the source's list of tasks. `None` if all are pinned elsewhere.
+fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut amount: Amount) -> Option<u32> {
     let failed = pass.failed(k);
-    let limit = k.fair.params.nr_migrate as usize;
     let mut candidates = std::mem::take(&mut k.fair.balance.candidates);
     candidates.clear();
-    k.fair.queued_tasks(from, |task| {
-        if can_migrate(k, pass, task, failed) {
-            candidates.push((k.task(task).exec_start, task));
-        }
-    });
+    let running = k.cpu(from).curr;
+    k.fair.queued_tasks(from, |task| candidates.push((k.fair.entity(task).list_position, task)));
+    if k.task(running).class == Class::Fair {
+        candidates.push((k.fair.entity(running).list_position, running));
+    }
     candidates.sort_unstable();
-    let mut moved = 0;
+    let limit = k.fair.params.nr_migrate.min(u64::from(k.cpu(from).nr_running)) as usize;
+    let (mut moved, mut all_pinned) = (0, true);
     for &(_, task) in candidates.iter().take(limit) {
-        let weight = task_h_load(&k.fair, task).max(1);
-        match &mut imbalance {
-            Imbalance::Tasks(0) | Imbalance::Load(0) => break,
-            Imbalance::Tasks(left) => *left -= 1,
-            Imbalance::Load(left) if weight >> failed.min(31) > *left => continue,
-            Imbalance::Load(left) => *left = left.saturating_sub(weight),
+        if amount.is_nothing() || (pass.idle != IdleType::Busy && k.cpu(from).nr_running <= 1) {
+            break;
+        }
+        all_pinned &= !k.may_run_on(task, pass.cpu);
+        if task == running || !can_migrate(k, pass, task, failed) || !amount.takes(k, task, failed) {
+            // To the head of the list: looked at last the next time.
+            k.fair.touch(task);
+            continue;
         }
         migrate(k, task, from, pass.cpu);
         moved += 1;
+        if pass.idle == IdleType::NewlyIdle {
+            break;
+        }
     }
     k.fair.balance.candidates = candidates;
-    moved
+    (moved > 0 || !all_pinned).then_some(moved)
 }
 
 /// `can_migrate_task`.
@@ -363,7 +319,8 @@ fn can_migrate(k: &Kernel, pass: &Pass, task: TaskId, failed: u32) -> bool {
     if entity.sched_delayed || !k.may_run_on(task, pass.cpu) {
         return false;
     }
-    let queued_here = k.fair.rqs[pass.cpu.index()].nr_queued > 0;
+    let here = k.fair.groups.layout.queue_of(entity.group, pass.cpu);
+    let queued_here = k.fair.rqs[here.index()].nr_queued > 0;
     let eevdf = k.fair.params.generation == Generation::Eevdf;
     if eevdf && failed == 0 && queued_here && !k.fair.is_eligible(task) {
         return false;
@@ -388,7 +345,7 @@ fn migrate(k: &mut Kernel, task: TaskId, from: CpuId, to: CpuId) {
     k.set_task_cpu(task, to);
     class::enqueue_task(k, to, task, flags::ENQUEUE_MIGRATED);
     let curr = k.cpu(to).curr;
-    if k.task(curr).class == crate::kernel::Class::Fair && k.is_running(curr) {
+    if k.task(curr).class == Class::Fair && k.is_running(curr) {
         class::wakeup_preempt(k, to, task, 0);
     }
 }

@@ -42,6 +42,7 @@ pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
         entity::requeue_delayed(k, cpu, rq, id);
         count_runnable(k, cpu, rq, idle, true);
     } else {
+        k.fair.touch(task);
         enqueue_levels(k, cpu, id, flags, idle);
     }
     publish(k, cpu, task);
@@ -343,6 +344,7 @@ pub(crate) fn pick_task(k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
 
 /// `set_next_task_fair`: the task becomes current, with its groups as far as they are not.
 pub(crate) fn set_next_task(k: &mut Kernel, task: TaskId) {
+    k.fair.touch(task);
     let mut id = k.fair.groups.layout.entity_of(task);
     loop {
         let rq = k.fair.entities[id.index()].rq;

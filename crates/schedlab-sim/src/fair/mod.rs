@@ -2,8 +2,9 @@
 //!
 //! [`class`] has the functions of `struct sched_class`, which walk the levels of groups, [`entity`] what happens on one
 //! level, [`queue`] EEVDF's arithmetic on one queue, [`cfs`] that of CFS, [`group`] weights of groups, [`bandwidth`]
-//! their quotas, [`select`] wake-up placement, [`balance`] load balancing, [`misfit`] strong and weak CPUs, [`params`] knobs and features, [`weight`] the
-//! division by weights, [`ids`] the rows of the tables. Not here: core scheduling.
+//! their quotas, [`select`] wake-up placement, [`balance`] and [`imbalance`] load balancing, [`misfit`] strong and weak
+//! CPUs, [`params`] knobs and features, [`weight`] the division by weights, [`ids`] the rows of the tables. Not here: core
+//! scheduling.
 
 pub(crate) mod balance;
 pub(crate) mod bandwidth;
@@ -12,6 +13,7 @@ pub(crate) mod class;
 mod entity;
 pub(crate) mod group;
 pub(crate) mod ids;
+mod imbalance;
 pub(crate) mod misfit;
 pub(crate) mod params;
 pub(crate) mod pelt;
@@ -46,6 +48,8 @@ pub(crate) struct Fair {
     pub(crate) groups: Groups,
     /// By CPU: its running task is to go to another ([`misfit`]).
     pub(crate) pushes: Vec<Option<(TaskId, CpuId)>>,
+    /// Counts moves to the head of a CPU's list of tasks.
+    list_head: u64,
 }
 
 impl Fair {
@@ -60,6 +64,7 @@ impl Fair {
             entities,
             groups,
             pushes: vec![None; cpus],
+            list_head: 0,
             params,
         }
     }
@@ -73,6 +78,14 @@ impl Fair {
     #[inline]
     pub(crate) fn entity(&self, task: TaskId) -> &FairEntity {
         &self.entities[self.groups.layout.entity_of(task).index()]
+    }
+
+    /// Moves a task to the head of its CPU's list (`cfs_tasks`), of which balancing takes the tail.
+    #[inline]
+    pub(crate) fn touch(&mut self, task: TaskId) {
+        self.list_head += 1;
+        let id = self.groups.layout.entity_of(task);
+        self.entities[id.index()].list_position = self.list_head;
     }
 
     /// Puts a task that is on no queue into a group.

@@ -76,7 +76,8 @@ const BROUGHT: &[Brought] = &[
     (6, 12, Features::DELAY_DEQUEUE, true),
     (6, 12, Features::DELAY_ZERO, true),
     (6, 12, Features::PICK_BUDDY, true),
-    (6, 19, Features::NI_RANDOM, true),
+    // 6.19, and 6.18 by its stable updates.
+    (6, 18, Features::NI_RANDOM, true),
 ];
 
 /// Features that went with CFS.

@@ -35,6 +35,8 @@ pub(crate) struct FairEntity {
     pub(crate) rel_deadline: bool,
     /// When it ran last, `exec_start`.
     pub(crate) exec_start: u64,
+    /// Place in the queue's list of tasks; who was enqueued or picked last has the highest.
+    pub(crate) list_position: u64,
     /// CFS: the queue whose `min_vruntime` the vruntime counts from; `None` counts from 0.
     pub(crate) home: Option<RqId>,
     /// CPU time in the class.
@@ -408,6 +410,7 @@ impl FairEntity {
             sched_delayed: false,
             rel_deadline: false,
             exec_start: 0,
+            list_position: 0,
             home: None,
             sum_exec: 0,
             prev_sum_exec: 0,
