@@ -2,9 +2,10 @@
 //!
 //! Everything that needs root and nearly all `unsafe` lives here; nothing here knows the simulator. Start at [`vm`]
 //! for real kernels in QEMU, [`guest`] for the program that is process 1 of those machines,
-//! [`live`] for sched_ext objects in the running kernel, [`player`] for workloads with real threads, [`mod@record`] for
+//! [`mod@calibrate`] for what things cost on it, [`live`] for sched_ext objects in the running kernel, [`player`] for workloads with real threads, [`mod@record`] for
 //! what the running kernel does, [`machine`] for what it runs on.
 
+pub mod calibrate;
 pub mod capability;
 pub mod guest;
 pub mod live;

@@ -93,15 +93,21 @@ pub enum Origin {
     Assumed,
 }
 
+/// Of how many of 1000 samples a quantile of [`Cost::quantiles`] is not exceeded.
+pub const QUANTILES_PERMILLE: [u32; 8] = [0, 50, 250, 500, 750, 950, 990, 999];
+
 /// One cost: typical value and how much it scatters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// Typical (median) value.
+    /// Typical value: of measured ones the mean without the lowest and the highest twentieth.
     pub value: Nanos,
     /// Half the width of the scatter, in percent of the value; drawn uniformly from the seed.
     #[serde(default)]
     pub spread_percent: u32,
+    /// What was measured at [`QUANTILES_PERMILLE`], in ns: drawn from instead of the spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantiles: Option<[u64; 8]>,
     /// Where it comes from.
     #[serde(default)]
     pub origin: Origin,
@@ -110,7 +116,7 @@ pub struct Cost {
 impl Cost {
     /// An assumed cost.
     pub const fn assumed(ns: u64, spread_percent: u32) -> Cost {
-        Cost { value: Nanos(ns), spread_percent, origin: Origin::Assumed }
+        Cost { value: Nanos(ns), spread_percent, quantiles: None, origin: Origin::Assumed }
     }
 }
 
@@ -155,6 +161,26 @@ pub struct Costs {
 impl Costs {
     /// How many costs there are.
     pub const COUNT: usize = 16;
+
+    /// Their names in a machine file, in the order of [`Costs::all`].
+    pub const NAMES: [&str; Costs::COUNT] = [
+        "context_switch",
+        "wakeup",
+        "ipi",
+        "ipi_idle",
+        "ipi_send",
+        "idle_exit",
+        "tick",
+        "interrupt",
+        "timer_latency",
+        "migration_smt",
+        "migration_cache",
+        "migration_node",
+        "migration_remote",
+        "balance_per_cpu",
+        "bpf_kilo_instructions",
+        "ext_callback",
+    ];
 
     /// All of them, in the order of the simulator's `CostKind`.
     pub fn all(&self) -> [Cost; Costs::COUNT] {

@@ -229,8 +229,9 @@ fn shares(recording: &Recording) -> BTreeMap<String, Vec<f64>> {
     by_name
 }
 
-/// Largest difference of shares; tasks of one name are compared in order of their shares.
-fn share_difference(recorded: &Recording, simulated: &Recording) -> f64 {
+/// Largest difference of shares, in points, in the first half of the makespan; tasks of one name are compared in order
+/// of their shares. Between two recordings of one load it is what chance does.
+pub fn share_difference(recorded: &Recording, simulated: &Recording) -> f64 {
     let (was, is) = (shares(recorded), shares(simulated));
     let none = Vec::new();
     let mut largest: f64 = 0.0;

@@ -264,6 +264,9 @@ pub struct RecordArgs {
     /// End after this time; required for a process, unit or control group
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Nanos>,
+    /// Keep the costs of this machine file in the recording (see `schedlab machine --calibrate`)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub machine: Option<String>,
     /// Write facts about the recording as JSON; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
@@ -298,11 +301,17 @@ pub struct ShowArgs {
 #[command(after_long_help = "EXAMPLES
   schedlab machine                    describe this machine on standard output
   schedlab machine -o mine.toml       and keep it for --machine mine.toml
-  schedlab machine two-socket         print a machine of the library")]
+  sudo schedlab machine --calibrate -o mine.toml
+                                      with what things cost on it, measured in about 10 s
+  schedlab machine two-socket         print a machine of the library
+  schedlab machine build.slrec        the machine of a recording, with the costs that it shows")]
 pub struct MachineArgs {
-    /// A machine of the library instead of this one
-    #[arg(value_name = "NAME")]
+    /// A machine of the library, or a recording's, instead of this one
+    #[arg(value_name = "NAME|RECORDING")]
     pub name: Option<String>,
+    /// Measure what switches, wake-ups, interrupts, timers and moves cost here; needs root and a machine at rest
+    #[arg(long, conflicts_with_all = ["name", "root"])]
+    pub calibrate: bool,
     /// File to write
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,

@@ -21,6 +21,7 @@ pub use session::{record, record_in_memory};
 pub use target::Target;
 
 use schedlab_model::Nanos;
+use schedlab_model::machine::MachineDescription;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,12 +50,20 @@ pub struct RecordOptions {
     pub detail: Detail,
     /// How often the rings are read.
     pub poll: Duration,
+    /// This machine as described before, with what things cost on it; `None` describes it as it is found.
+    pub machine: Option<MachineDescription>,
 }
 
 impl RecordOptions {
     /// Records a target with the usual settings.
     pub fn new(target: Target) -> RecordOptions {
-        RecordOptions { target, duration: None, detail: Detail::default(), poll: Duration::from_millis(20) }
+        RecordOptions {
+            target,
+            duration: None,
+            detail: Detail::default(),
+            poll: Duration::from_millis(20),
+            machine: None,
+        }
     }
 }
 

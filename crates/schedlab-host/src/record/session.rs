@@ -69,7 +69,7 @@ pub fn record<W: Write>(
     };
     let mut targets = processes(&options.target)?;
     targets.extend(child.as_ref().map(Child::pid));
-    let machine = machine::describe();
+    let machine = options.machine.clone().unwrap_or_else(machine::describe);
     let cpus = machine::possible_cpus();
     let mut kernel = Kernel::load(cpus)?;
     let priority = Priority::raise();

@@ -1,7 +1,7 @@
 //! What things cost on this run: the machine's costs, perturbed once if asked, scattered at each use.
 
 use crate::rng::Rng;
-use schedlab_model::machine::Costs;
+use schedlab_model::machine::{Costs, QUANTILES_PERMILLE};
 use schedlab_model::topology::Distance;
 
 /// Something that costs time.
@@ -40,40 +40,72 @@ impl CostKind {
     }
 }
 
-/// Lowest value and width of the scatter, in ns.
+/// Lowest value and width of the scatter, in ns; or the row of measured quantiles.
 #[derive(Clone, Copy, Default)]
 struct Range {
     low: u64,
     width: u64,
+    measured: Option<u8>,
 }
 
+/// [`QUANTILES_PERMILLE`] in units of 1/2^20.
+const BOUNDS: [u64; 8] = {
+    let mut bounds = [0; 8];
+    let mut index = 0;
+    while index < bounds.len() {
+        bounds[index] = ((QUANTILES_PERMILLE[index] as u64) << 20) / 1_000;
+        index += 1;
+    }
+    bounds
+};
+
 /// Every cost, ready to draw.
-pub(crate) struct CostTable([Range; KINDS]);
+pub(crate) struct CostTable {
+    ranges: [Range; KINDS],
+    quantiles: Vec<[u64; 8]>,
+}
 
 impl CostTable {
     /// From a machine's costs. With a `perturb` seed every cost is first scaled by 50 % to 150 %, each by its
     /// own factor.
     pub(crate) fn new(costs: &Costs, perturb: Option<u64>) -> CostTable {
         let mut rng = perturb.map(|seed| Rng::new(seed, 0xc057));
-        CostTable(costs.all().map(|cost| {
+        let mut quantiles = Vec::new();
+        let ranges = costs.all().map(|cost| {
             let percent = rng.as_mut().map_or(100, |rng| rng.between(50, 150));
             let value = cost.value.0 * percent / 100;
             let half = value * u64::from(cost.spread_percent.min(100)) / 100;
-            Range { low: value - half, width: 2 * half }
-        }))
+            let measured = cost.quantiles.map(|measured| {
+                quantiles.push(measured.map(|value| value * percent / 100));
+                (quantiles.len() - 1) as u8
+            });
+            Range { low: value - half, width: 2 * half, measured }
+        });
+        CostTable { ranges, quantiles }
     }
 
     /// Nothing costs anything.
     pub(crate) fn zero() -> CostTable {
-        CostTable([Range::default(); KINDS])
+        CostTable { ranges: [Range::default(); KINDS], quantiles: Vec::new() }
     }
 
     /// One draw, in ns.
     #[inline]
     pub(crate) fn draw(&self, kind: CostKind, rng: &mut Rng) -> u64 {
-        let Range { low, width } = self.0[kind as usize];
+        let Range { low, width, measured } = self.ranges[kind as usize];
+        if let Some(row) = measured {
+            return between_quantiles(&self.quantiles[usize::from(row)], rng.below(1 << 20));
+        }
         if width == 0 { low } else { low + rng.below(width + 1) }
     }
+}
+
+/// The value that so many of 2^20 samples do not exceed: evenly between two quantiles, never above the last.
+fn between_quantiles(quantiles: &[u64; 8], position: u64) -> u64 {
+    let above = BOUNDS.partition_point(|bound| *bound <= position);
+    let Some(&end) = BOUNDS.get(above) else { return quantiles[7] };
+    let (start, low) = (BOUNDS[above - 1], quantiles[above - 1]);
+    low + quantiles[above].saturating_sub(low) * (position - start) / (end - start)
 }
 
 #[cfg(test)]
@@ -89,9 +121,22 @@ mod tests {
         assert_eq!(drawn.iter().min(), Some(&800));
         assert_eq!(drawn.iter().max(), Some(&1_200));
         for seed in 0..100 {
-            let range = CostTable::new(&costs, Some(seed)).0[CostKind::ContextSwitch as usize];
+            let range = CostTable::new(&costs, Some(seed)).ranges[CostKind::ContextSwitch as usize];
             let middle = range.low + range.width / 2;
             assert!((500..=1_500).contains(&middle), "{middle}");
         }
+    }
+
+    /// A tail of 1 % between 5 and 50 us stays one, half of the draws are below the median.
+    #[test]
+    fn draws_follow_measured_quantiles() {
+        let quantiles = Some([1_000, 1_100, 1_500, 2_000, 2_500, 4_000, 5_000, 50_000]);
+        let costs = Costs { wakeup: Cost { quantiles, ..Cost::assumed(2_000, 0) }, ..Costs::default() };
+        let (table, mut rng) = (CostTable::new(&costs, None), Rng::new(3, 0));
+        let drawn: Vec<u64> = (0..100_000).map(|_| table.draw(CostKind::Wakeup, &mut rng)).collect();
+        let above = |limit| drawn.iter().filter(|value| **value > limit).count();
+        assert!(above(2_000).abs_diff(50_000) < 1_000 && above(5_000).abs_diff(1_000) < 150);
+        assert!(drawn.iter().all(|value| (1_000..=50_000).contains(value)));
+        assert!(above(49_999) > 20, "one in a thousand is as long as the longest seen");
     }
 }

@@ -6,7 +6,7 @@
 //! warmth cannot be seen in events and are not here.
 
 use schedlab_model::event::{Context, Event, EventKind, IrqSource, Operation, PrevState};
-use schedlab_model::machine::{Cost, Costs, MachineDescription, Origin};
+use schedlab_model::machine::{Cost, Costs, MachineDescription, Origin, QUANTILES_PERMILLE};
 use schedlab_model::recording::Recording;
 use schedlab_model::{CpuId, Nanos, TaskId};
 use std::collections::BTreeMap;
@@ -23,9 +23,18 @@ const PHASE_BIN_NS: u64 = 20_000;
 /// The recording's machine with every cost that the recording shows and that was not measured otherwise.
 pub fn calibrated(recording: &Recording) -> MachineDescription {
     let mut machine = recording.machine.clone();
-    let seen = Reader::read(recording);
-    seen.fill(&mut machine.costs);
+    costs_shown([recording], &mut machine.costs);
     machine
+}
+
+/// Costs that several recordings of one machine show together, for those not measured before.
+pub fn costs_shown<'a>(recordings: impl IntoIterator<Item = &'a Recording>, costs: &mut Costs) {
+    let mut reader = Reader { cpus: Vec::new(), open: BTreeMap::new(), seen: Seen::default() };
+    for recording in recordings {
+        (reader.cpus, reader.open) = Default::default();
+        recording.events.iter().for_each(|event| reader.event(event));
+    }
+    reader.seen.fill(costs);
 }
 
 /// When ticks come, as remainder of the tick's length; zero if the recording does not show it.
@@ -221,6 +230,7 @@ impl Seen {
         };
         set(&mut costs.wakeup, typical(&self.wakeup));
         set(&mut costs.tick, typical(&self.tick));
+        set(&mut costs.timer_latency, typical(&self.late));
         set(&mut costs.ipi, typical(&self.remote_busy));
         set(&mut costs.interrupt, less(typical(&self.irq_busy), costs.wakeup));
         let handled = Nanos(costs.interrupt.value.0 + costs.wakeup.value.0);
@@ -232,7 +242,12 @@ impl Seen {
     }
 }
 
-/// Mean between the 5th and 95th percentile, and the scatter from the 10th to the 90th.
+/// A cost by samples of it in ns; `None` if they are too few.
+pub fn measured_cost(samples: &[u64]) -> Option<Cost> {
+    typical(samples)
+}
+
+/// Mean between the 5th and 95th percentile, the scatter from the 10th to the 90th, and the quantiles.
 fn typical(samples: &[u64]) -> Option<Cost> {
     if samples.len() < SAMPLES_MIN {
         return None;
@@ -244,13 +259,30 @@ fn typical(samples: &[u64]) -> Option<Cost> {
     let value = (middle.iter().sum::<u64>() / middle.len() as u64).max(1);
     let half = (sorted[at(90)] - sorted[at(10)]) * 10 / 16;
     let spread_percent = (100 * half / value).min(100) as u32;
-    Some(Cost { value: Nanos(value), spread_percent, origin: Origin::Measured })
+    let quantiles = QUANTILES_PERMILLE.map(|permille| sorted[(sorted.len() - 1) * permille as usize / 1_000]);
+    Some(Cost { value: Nanos(value), spread_percent, quantiles: Some(quantiles), origin: Origin::Measured })
 }
 
 /// What is left of a sum of costs without one of them; at least a tenth of the sum.
 fn less(sum: Option<Cost>, known: Cost) -> Option<Cost> {
     let sum = sum?;
-    Some(Cost { value: Nanos(sum.value.0.saturating_sub(known.value.0).max(sum.value.0 / 10)), ..sum })
+    let rest = |value: u64| value.saturating_sub(known.value.0).max(value / 10);
+    let quantiles = sum.quantiles.map(|all| narrowed(all, known).map(rest));
+    Some(Cost { value: Nanos(rest(sum.value.0)), quantiles, ..sum })
+}
+
+/// The quantiles of a sum drawn together around their median, so that their scatter and that of the known part, which
+/// is drawn by itself, are the sum's again: variances add up.
+fn narrowed(sum: [u64; 8], known: Cost) -> [u64; 8] {
+    let width = |quantiles: [u64; 8]| quantiles[5].saturating_sub(quantiles[1]);
+    let of_known = known.quantiles.map_or(known.value.0 * u64::from(known.spread_percent) * 2 / 100, width);
+    let of_sum = width(sum).max(1);
+    let left = (of_sum * of_sum).saturating_sub(of_known * of_known).isqrt().min(of_sum);
+    let median = sum[3];
+    sum.map(|value| {
+        let distance = value.abs_diff(median) * left / of_sum;
+        if value < median { median - distance } else { median + distance }
+    })
 }
 
 #[cfg(test)]
@@ -293,6 +325,19 @@ mod tests {
         let costs = calibrated(&recording(events)).costs;
         assert_eq!((costs.wakeup.value, costs.wakeup.origin), (Nanos(3_000), Origin::Measured));
         assert_eq!(costs.ipi.origin, Origin::Assumed);
+    }
+
+    /// What remains of 20 to 60 us without 10 to 20 us keeps a tail, and scatters less than before.
+    #[test]
+    fn a_difference_of_costs_keeps_its_tail() {
+        let quantiles = Some([20, 22, 25, 30, 35, 42, 50, 60]);
+        let sum = Cost { quantiles, ..Cost::assumed(31, 30) };
+        let known = Cost { quantiles: Some([10, 10, 11, 12, 13, 16, 18, 20]), ..Cost::assumed(12, 30) };
+        let rest = less(Some(sum), known).expect("there is a sum");
+        assert_eq!(rest.value, Nanos(19));
+        let rest = rest.quantiles.expect("quantiles stay");
+        assert!(rest[3] == 18 && rest[7] > 44 && rest[7] < 48, "{rest:?}");
+        assert!(rest[5] - rest[1] < 20, "{rest:?}");
     }
 
     /// Ticks at 1.3 ms after every multiple of 4 ms, timers in between.

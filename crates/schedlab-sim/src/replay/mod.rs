@@ -28,7 +28,7 @@ use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
 use std::collections::BTreeMap;
 
-pub use calibrate::calibrated;
+pub use calibrate::{calibrated, costs_shown, measured_cost};
 pub use window::blocks;
 
 /// How a recording is turned into a workload.

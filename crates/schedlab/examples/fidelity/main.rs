@@ -1,6 +1,8 @@
 //! How like their recordings replays are, as a table: `fidelity FILE...` for recordings that exist.
 //!
 //! With `--table` it is the table of docs/fidelity.md; with SCHEDLAB_DETAIL set each wake-up's causes are shown.
+//! `--costs=FILE`, a machine file or a recording made before, tells what things cost independently of the recordings
+//! judged; given several times, the samples of all such recordings count together.
 //! Each file is replayed on its own machine's description under the recorded kernel's model, with several
 //! seeds; rows show the recording, the mean over the seeds, and how many seeds are within the tolerance.
 #![allow(clippy::print_stdout)]
@@ -11,11 +13,12 @@ mod table;
 use anyhow::{Context, Result};
 use causes::Causes;
 use schedlab_model::Event;
+use schedlab_model::machine::{Costs, MachineDescription};
 use schedlab_model::recording::{Provenance, Recording, codec};
 use schedlab_model::workload::Workload;
 use schedlab_report::fidelity::{Fidelity, LiveRange};
 use schedlab_report::triage::Triage;
-use schedlab_sim::replay::{ReplayOptions, calibrated, workload_from};
+use schedlab_sim::replay::{ReplayOptions, calibrated, costs_shown, workload_from};
 use schedlab_sim::{Simulation, SimulationConfig};
 use std::sync::Arc;
 use table::Table;
@@ -26,9 +29,13 @@ fn main() -> Result<()> {
     let (flags, files): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
     let mut table = flags.iter().any(|flag| flag == "--table").then(Table::default);
+    let measured = independent_costs(&flags)?;
     for file in files {
         let bytes = std::fs::read(&file).with_context(|| file.clone())?;
         let mut recording = codec::decode(&bytes).with_context(|| file.clone())?;
+        if let Some(costs) = &measured {
+            recording.machine.costs = costs.clone();
+        }
         recording.machine = calibrated(&recording);
         if let Some(table) = &mut table {
             if table.takes(&recording) {
@@ -45,6 +52,24 @@ fn main() -> Result<()> {
     }
     table.iter().for_each(Table::print);
     Ok(())
+}
+
+/// Costs of machine files and of recordings made for them.
+fn independent_costs(flags: &[String]) -> Result<Option<Costs>> {
+    let (mut costs, mut recordings) = (None, Vec::new());
+    for file in flags.iter().filter_map(|flag| flag.strip_prefix("--costs=")) {
+        let bytes = std::fs::read(file).with_context(|| file.to_owned())?;
+        if file.ends_with(".slrec") {
+            recordings.push(codec::decode(&bytes).with_context(|| file.to_owned())?);
+        } else {
+            let machine: MachineDescription = toml::from_str(&String::from_utf8(bytes)?)?;
+            costs = Some(machine.costs);
+        }
+    }
+    if !recordings.is_empty() {
+        costs_shown(&recordings, costs.get_or_insert_default());
+    }
+    Ok(costs)
 }
 
 fn show(recording: &Recording) -> Result<()> {

@@ -2,11 +2,12 @@
 //!
 //! A recording is left out by a rule stated before: other tasks than the target and the recorder used more than 2 %
 //! of the machine. A replay is within if it is within the tolerance of its own recording or within what the
-//! recordings of the same load range over.
+//! recordings of the same load range over. Shares may differ by a point, or by as much as those of two recordings of
+//! the load do.
 
 use schedlab_model::recording::Recording;
 use schedlab_model::timeline::{StretchKind, Timelines};
-use schedlab_report::fidelity::{Fidelity, FidelityMetric};
+use schedlab_report::fidelity::{Fidelity, FidelityMetric, SHARE_POINTS_MAX, share_difference};
 use std::collections::BTreeMap;
 
 /// Most that others may use of the machine, in percent.
@@ -23,6 +24,8 @@ pub struct Scored {
 #[derive(Default)]
 pub struct Table {
     loads: BTreeMap<String, Vec<Scored>>,
+    /// The recordings themselves, to be compared with each other.
+    recordings: BTreeMap<String, Vec<Recording>>,
     left_out: Vec<(String, f64)>,
 }
 
@@ -49,6 +52,7 @@ impl Table {
             scored.within.insert(row.metric, row.within.map(|_| 2 * good > rows.len()));
         }
         self.loads.entry(load_of(recording)).or_default().push(scored);
+        self.recordings.entry(load_of(recording)).or_default().push(recording.clone());
     }
 
     /// As Markdown.
@@ -57,8 +61,9 @@ impl Table {
         println!("|---|---|---|---|---|---|---|");
         for (load, all) in &self.loads {
             let mut name = format!("`{load}` | {}", all.len());
+            let live = live_shares(&self.recordings[load]);
             for metric in all[0].recorded.keys() {
-                println!("| {name} | {}", row(*metric, all));
+                println!("| {name} | {}", row(*metric, all, &live));
                 " | ".clone_into(&mut name);
             }
         }
@@ -68,14 +73,24 @@ impl Table {
     }
 }
 
-fn row(metric: FidelityMetric, all: &[Scored]) -> String {
+/// How far the shares of any two recordings of a load are apart, in points.
+fn live_shares(recordings: &[Recording]) -> Vec<f64> {
+    let pairs =
+        recordings.iter().enumerate().flat_map(|(at, a)| recordings[at + 1..].iter().map(move |b| (a, b)));
+    pairs.map(|(a, b)| share_difference(a, b)).collect()
+}
+
+fn row(metric: FidelityMetric, all: &[Scored], live: &[f64]) -> String {
     let of = |values: fn(&Scored) -> &BTreeMap<FidelityMetric, f64>| -> Vec<f64> {
         all.iter().filter_map(|scored| values(scored).get(&metric).copied()).collect()
     };
     let (recorded, simulated) = (of(|scored| &scored.recorded), of(|scored| &scored.simulated));
     let (low, high) = range(&recorded);
     let share = metric == FidelityMetric::ShareDifference;
-    let near = |value: f64| !share && all.len() > 1 && (low..=high).contains(&value);
+    let chance = live.iter().copied().fold(SHARE_POINTS_MAX, f64::max);
+    let near = |value: f64| {
+        if share { value <= chance } else { all.len() > 1 && (low..=high).contains(&value) }
+    };
     let judged: Vec<bool> = all
         .iter()
         .filter_map(|scored| {
@@ -96,7 +111,11 @@ fn row(metric: FidelityMetric, all: &[Scored]) -> String {
         _ => ("", 1.0, 0),
     };
     let scaled = |values: &[f64]| values.iter().map(|value| value / scale).collect::<Vec<f64>>();
-    let was = if share { "–".to_owned() } else { span(&scaled(&recorded), digits) };
+    let was = match (share, live.is_empty()) {
+        (true, true) => "–".to_owned(),
+        (true, false) => format!("{} (two recordings)", span(live, digits)),
+        _ => span(&scaled(&recorded), digits),
+    };
     format!("{}{unit} | {was} | {} | {ratio} | {within} |", metric.name(), span(&scaled(&simulated), digits))
 }
 

@@ -85,8 +85,17 @@ pub fn add_recording(
     allow_drops: bool,
     blocks: u32,
 ) -> Result<(), Failure> {
+    let asked = machines::resolve(choice, Some(&recording.machine))?;
+    let calibrated = choice.machine.is_some() && machines::is_same(&asked, &recording.machine);
+    if calibrated {
+        // The recorded machine itself, measured before: what the file does not tell the recording may.
+        recording.machine.costs = asked.costs;
+    }
     recording.machine = replay::calibrated(&recording);
-    let machine = machines::resolve(choice, Some(&recording.machine))?;
+    let mut machine = machines::resolve(choice, Some(&recording.machine))?;
+    if calibrated {
+        machine.costs = recording.machine.costs.clone();
+    }
     if recording.provenance.partial {
         prepared.notes.push(format!("{name} ended early; it is used up to its last whole block"));
     }

@@ -10,7 +10,7 @@ use crate::output::{print_text, write_file};
 use crate::progress;
 use crate::simulator::SimulatedMachine;
 use schedlab_control::{CompareOptions, CompareRuns, compare};
-use schedlab_host::record::Target;
+use schedlab_host::record::{RecordOptions, Target};
 use schedlab_model::lever::Candidate;
 use schedlab_model::metric::{Metric, RunMetrics};
 use schedlab_model::outcome::RunRequest;
@@ -80,7 +80,7 @@ fn record_command(
     context: Context,
 ) -> Result<Prepared, Failure> {
     let target = Target::Command(args.command.clone());
-    let summary = record::record_to(path, target, None, Arc::clone(interrupted), context)?;
+    let summary = record::record_to(path, RecordOptions::new(target), Arc::clone(interrupted), context)?;
     if let Some(code) = summary.exit_code.filter(|code| *code != 0) {
         eprintln!("schedlab: the command failed; its recording is kept in {}", path.display());
         return Err(Failure::Command(code));

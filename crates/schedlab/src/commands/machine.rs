@@ -1,13 +1,20 @@
 //! `schedlab machine`: this machine, or one of the library, as a machine file.
 
+use super::{Context, calibrate};
 use crate::args::{MachineArgs, MachineChoice};
 use crate::failure::Failure;
-use crate::inputs::machines;
+use crate::inputs::{machines, work};
 use crate::output::{print_text, write_file};
+use schedlab_sim::replay;
+use std::path::Path;
 
 /// Writes the machine file to standard output or a file.
-pub fn run(args: &MachineArgs) -> Result<(), Failure> {
+pub fn run(args: &MachineArgs, context: Context) -> Result<(), Failure> {
     let machine = match (&args.name, &args.root) {
+        (None, None) if args.calibrate => calibrate::this(context)?,
+        (Some(name), _) if name.ends_with(".slrec") => {
+            replay::calibrated(&work::load_recording(Path::new(name))?)
+        }
         (Some(name), _) => {
             let choice = MachineChoice { machine: Some(name.clone()), cpus: None, kernel: None };
             machines::resolve(&choice, None)?
@@ -32,7 +39,8 @@ pub fn run(args: &MachineArgs) -> Result<(), Failure> {
         Some(path) => {
             write_file(path, text.as_bytes())?;
             let (cpus, path) = (machine.topology.cpu_count(), path.display());
-            print_text(&format!("{path}: {cpus} CPUs, kernel {}, HZ {}\n", machine.kernel, machine.hz))
+            let costs = if args.calibrate { calibrate::table(&machine.costs) } else { String::new() };
+            print_text(&format!("{path}: {cpus} CPUs, kernel {}, HZ {}\n{costs}", machine.kernel, machine.hz))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One module a command; this one only chooses.
 
+mod calibrate;
 mod common;
 mod compare;
 mod demo;
@@ -33,7 +34,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Simulate(args) => simulate::run(&args, context),
         Command::Record(args) => record::run(&args, context),
         Command::Show(args) => show::run(&args),
-        Command::Machine(args) => machine::run(&args),
+        Command::Machine(args) => machine::run(&args, context),
         Command::Demo(args) => demo::run(&args, context),
     }
 }

@@ -4,13 +4,12 @@ use super::Context;
 use super::common;
 use crate::args::RecordArgs;
 use crate::failure::Failure;
-use crate::inputs::work;
+use crate::inputs::{machines, work};
 use crate::output::{give_to_caller, make_directory, print_text, write_file};
 use crate::progress;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
 use schedlab_host::record::{self, Progress, RecordError, RecordOptions, RecordSummary, Status, Target};
-use schedlab_model::time::Nanos;
 use schedlab_report::units;
 use serde_json::json;
 use std::fs::File;
@@ -28,7 +27,14 @@ pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
         return print_text(&format!("would record {what} into {file}\n"));
     }
     let interrupted = common::interrupt_flag();
-    let summary = record_to(&args.output, target, args.duration, Arc::clone(&interrupted), context)?;
+    let mut options = RecordOptions {
+        duration: args.duration.map(|time| Duration::from_nanos(time.0)),
+        ..RecordOptions::new(target)
+    };
+    if let Some(file) = &args.machine {
+        options.machine = Some(machines::with_costs_of(machines::this(), file)?);
+    }
+    let summary = record_to(&args.output, options, Arc::clone(&interrupted), context)?;
     let interrupted = interrupted.load(Ordering::Relaxed);
     let mut facts = facts(&args.output, &summary);
     if interrupted {
@@ -109,19 +115,14 @@ impl Progress for Watch {
 /// Records into a file as it goes, so that what was written survives whatever happens.
 pub fn record_to(
     path: &Path,
-    target: Target,
-    duration: Option<Nanos>,
+    options: RecordOptions,
     interrupted: Arc<AtomicBool>,
     context: Context,
 ) -> Result<RecordSummary, Failure> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let made = parent.filter(|directory| !directory.exists());
     parent.map_or(Ok(()), make_directory)?;
-    let what = describe(&target);
-    let options = RecordOptions {
-        duration: duration.map(|time| Duration::from_nanos(time.0)),
-        ..RecordOptions::new(target)
-    };
+    let what = describe(&options.target);
     // Beside the file until it is whole, so that a mistyped command does not cost an older recording.
     let partial = path.with_added_extension("part");
     let file = File::create(&partial).with_context(|| format!("cannot write {}", path.display()))?;
@@ -148,7 +149,7 @@ fn never_began(error: &RecordError) -> bool {
 }
 
 /// What the machine cannot do is told apart from bad input.
-fn failure(error: RecordError) -> Failure {
+pub fn failure(error: RecordError) -> Failure {
     // Its text already holds the cause's, which a chain of causes would repeat.
     let text = anyhow::anyhow!("{error}");
     match error {

@@ -26,6 +26,27 @@ pub fn resolve(choice: &MachineChoice, own: Option<&MachineDescription>) -> Resu
     Ok(machine)
 }
 
+/// A machine with the costs of a calibrated machine file, which must be this machine's.
+pub fn with_costs_of(machine: MachineDescription, file: &str) -> Result<MachineDescription> {
+    let measured = by_name(file)?;
+    if !is_same(&machine, &measured) {
+        return Err(anyhow!(
+            "{file} describes another machine ({} CPUs, kernel {}) than this one ({} CPUs, kernel {}): make one \
+             with schedlab machine --calibrate",
+            measured.topology.cpu_count(),
+            measured.kernel,
+            machine.topology.cpu_count(),
+            machine.kernel
+        ));
+    }
+    Ok(MachineDescription { costs: measured.costs, ..machine })
+}
+
+/// Whether two descriptions are of the same machine, but for what things cost.
+pub fn is_same(a: &MachineDescription, b: &MachineDescription) -> bool {
+    (a.kernel, a.hz) == (b.kernel, b.hz) && a.topology == b.topology
+}
+
 /// Equal CPUs under one cache; costs and kernel of the recording's machine if there is one.
 fn flat(cpus: u32, own: Option<&MachineDescription>) -> Result<MachineDescription> {
     let topology = Topology::flat(cpus)?;
