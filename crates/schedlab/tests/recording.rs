@@ -85,6 +85,29 @@ fn what_to_record_must_be_clear() {
     }
 }
 
+/// Measured once, kept by recordings, and used for them; another machine's costs are refused.
+#[test]
+fn measured_costs_are_kept_in_a_machine_file_and_in_recordings() {
+    if !can_record() {
+        return;
+    }
+    let directory = scratch("calibrate");
+    let said = run_in(&directory, &["machine", "--calibrate", "-o", "mine.toml"]).done().out;
+    assert!(said.contains("wakeup") && said.contains("context_switch"), "{said}");
+    let machine = std::fs::read_to_string(directory.join("mine.toml")).expect("the machine file");
+    let measured = machine.matches("origin = \"measured\"").count();
+    assert!(measured >= 4 && machine.contains("quantiles = ["), "{machine}");
+    let words = ["record", "-o", "a.slrec", "--machine", "mine.toml", "--", "sleep", "0.02"];
+    run_in(&directory, &words).done();
+    let shown = run_in(&directory, &["machine", "a.slrec"]).done().out;
+    let of_file = machine.lines().skip_while(|line| !line.starts_with("[costs.wakeup]")).nth(1);
+    let kept = shown.lines().skip_while(|line| !line.starts_with("[costs.wakeup]")).nth(1);
+    assert!(kept.is_some() && kept == of_file, "{shown}");
+    run_in(&directory, &["simulate", "a.slrec", "--machine", "mine.toml"]).done();
+    let words = ["record", "-o", "b.slrec", "--machine", "two-socket", "--", "true"];
+    run_in(&directory, &words).refused(2, &["describes another machine", "--calibrate"]);
+}
+
 /// The program as a user without any rights. Root starts it from a place that everybody can read.
 fn unprivileged(directory: &Path, arguments: &[&str]) -> Option<Ended> {
     let mut command = if is_root() {
@@ -121,6 +144,10 @@ fn without_privileges_recording_names_the_remedy_and_the_rest_works() {
     if let Some(ended) = unprivileged(&directory, &recording) {
         ended.refused(3, &["recording needs root", "run it with sudo"]);
         assert!(!directory.join("x.slrec").exists() && !directory.join("x.slrec.part").exists());
+    }
+    if let Some(ended) = unprivileged(&directory, &["machine", "--calibrate", "-o", "m.toml"]) {
+        ended.refused(3, &["recording needs root", "run it with sudo"]);
+        assert!(!directory.join("m.toml").exists());
     }
     if let Some(ended) = unprivileged(&directory, &["compare", "--", "true"]) {
         ended.refused(3, &["recording needs root", "run it with sudo"]);
