@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use schedlab_model::machine::KernelVersion;
 use schedlab_model::time::Nanos;
+use schedlab_model::workload::change::{Change, TimedChange};
 use std::path::PathBuf;
 
 /// Which scheduler, policy and settings serve this work best: shown, tried safely, undone.
@@ -184,7 +185,8 @@ pub struct CompareArgs {
 #[command(after_long_help = "EXAMPLES
   schedlab simulate periodic --scheduler vtime --cpus 2
   schedlab simulate graph.json --scheduler vtime --cpus 8 --duration 50s --json -
-  schedlab simulate web.slrec --scheduler fair --perfetto web.pftrace")]
+  schedlab simulate web.slrec --scheduler fair --perfetto web.pftrace
+  schedlab simulate hogs --scheduler vtime --set-at 200ms:slice_ns=1000000")]
 pub struct SimulateArgs {
     /// Workload file (.toml, rt-app .json), built-in workload, or recording (.slrec)
     #[arg(value_name = "WORKLOAD|RECORDING", value_hint = ValueHint::FilePath)]
@@ -195,6 +197,9 @@ pub struct SimulateArgs {
     /// Set a knob, or any variable of an object: slice_ns=5ms, cfg.mode=MODE_FAST, weights[3]=200
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    /// Change a knob while it runs, in its own unit: 200ms:slice_ns=2000000
+    #[arg(long, value_name = "TIME:NAME=VALUE", value_parser = parse_knob_change)]
+    pub set_at: Vec<TimedChange>,
     /// What the user half of the object would do before it attaches; NAME.setup.toml beside it is found
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub setup: Vec<PathBuf>,
@@ -216,6 +221,15 @@ pub struct SimulateArgs {
     /// Output
     #[command(flatten)]
     pub out: OutputChoice,
+}
+
+/// `TIME:NAME=VALUE`.
+fn parse_knob_change(text: &str) -> Result<TimedChange, String> {
+    let (time, knob) = text.split_once(':').ok_or("write TIME:NAME=VALUE, e.g. 200ms:slice_ns=2000000")?;
+    let time = time.parse::<Nanos>().map_err(|error| error.to_string())?;
+    let (name, value) = knob.split_once('=').ok_or("write TIME:NAME=VALUE, e.g. 200ms:slice_ns=2000000")?;
+    let value = value.parse().map_err(|_| format!("knob {name} takes a whole number in its own unit"))?;
+    Ok(TimedChange { time, change: Change::Knob { name: name.to_owned(), value } })
 }
 
 /// Randomness of one run, or of several for its spread.

@@ -172,6 +172,26 @@ fn a_simulated_run_is_a_recording_like_any_other() {
 }
 
 #[test]
+fn a_knob_changes_while_it_runs() {
+    let words = ["hogs:duration=400ms", "--cpus", "1", "--scheduler", "fifo"];
+    let switches = |more: &[&str]| {
+        let said = simulator(&[&words[..], more].concat());
+        said["context_switches"].as_u64().expect("a count")
+    };
+    let (long, short) = (switches(&[]), switches(&["--set-at", "200ms:slice_ns=500000"]));
+    assert!(
+        short > 2 * long,
+        "{long} switches with the slice as it is, {short} with one of 0.5 ms from the middle on"
+    );
+    let refused = |change: &str, words: &[&str]| {
+        run(&["simulate", "hogs:duration=400ms", "--scheduler", "fifo", "--set-at", change]).refused(2, words)
+    };
+    refused("slice_ns=500000", &["TIME:NAME=VALUE"]);
+    refused("200ms:slice_ns=soon", &["slice_ns", "whole number"]);
+    refused("200ms:slice_ns=1", &["slice_ns", "100000"]);
+}
+
+#[test]
 fn a_dry_run_does_nothing() {
     let directory = scratch("dry");
     let words = ["compare", "--dry-run", "--", "no-such-command", "-x"];

@@ -9,11 +9,19 @@ use crate::simulator::{SimulatedMachine, explain};
 use schedlab_model::outcome::{Machine, RunOutcome, RunRequest};
 use schedlab_report::result::{CandidateRecord, RunRecord, SimulatorRecord};
 use schedlab_report::text;
+use std::io::Write;
+use std::sync::Arc;
 
 /// Runs it.
 pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     let works = std::slice::from_ref(&args.work);
-    let Prepared { pieces, notes, works, .. } = common::prepare(works, &args.machine, args.allow_drops, 1)?;
+    let Prepared { mut pieces, notes, works, .. } =
+        common::prepare(works, &args.machine, args.allow_drops, 1)?;
+    if !args.set_at.is_empty() {
+        let changes = &mut Arc::make_mut(&mut pieces[0].workload).changes;
+        changes.extend(args.set_at.iter().cloned());
+        changes.sort_by_key(|change| change.time);
+    }
     let kernel = pieces[0].machine.kernel;
     let candidate = common::candidates(std::slice::from_ref(&args.scheduler), &args.set, kernel)?.remove(0);
     let run = &args.run;
@@ -54,12 +62,24 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
         print_text(&text::render(&result, common::text_options()))?;
     }
     match &outcomes[0].scheduler_exit {
-        Some(exit) => Err(Failure::AnswerIsNo(format!(
-            "{} ended early ({}): {}; the fair class took over",
-            candidate.name, exit.reason, exit.message
-        ))),
+        Some(exit) => {
+            print_dump(&exit.dump);
+            Err(Failure::AnswerIsNo(format!(
+                "{} ended early ({}): {}; the fair class took over",
+                candidate.name, exit.reason, exit.message
+            )))
+        }
         None => Ok(()),
     }
+}
+
+/// The debug dump as the kernel would log it, where errors go. A standard error that went away is no reason to fail.
+fn print_dump(dump: &str) {
+    let mut lines = String::new();
+    for line in dump.lines() {
+        lines.push_str(&format!("DUMP: {line}\n"));
+    }
+    drop(std::io::stderr().lock().write_all(lines.as_bytes()));
 }
 
 /// Makes the runs. The first is timed bare, so that `wall_s` is the simulator's event loop and nothing else.
