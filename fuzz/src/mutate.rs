@@ -34,11 +34,11 @@ pub fn mutate(input: &[u8], other: &[u8], words: &[&str], source: &mut Source) -
             7 if bytes[at..].iter().any(u8::is_ascii_digit) => {
                 // Numbers written as text become longer.
                 let digit = at + bytes[at..].iter().position(u8::is_ascii_digit).unwrap_or(0);
-                let digits = source.next().to_string();
+                let digits = source.number().to_string();
                 drop(bytes.splice(digit..digit, digits.bytes().take(1 + source.below(6) as usize)));
             }
             _ => {
-                let made = source.next().to_le_bytes();
+                let made = source.number().to_le_bytes();
                 drop(bytes.splice(at..at, made[..1 + source.below(4) as usize].iter().copied()));
             }
         }

@@ -31,7 +31,7 @@ impl Source {
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.take(8).unwrap_or_else(|| self.mixed())
     }
 

@@ -8,7 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// Kept inputs by name: what an earlier run of libFuzzer found to reach something new, and all that ever failed.
-#[expect(clippy::disallowed_methods, reason = "the corpus is files")]
 fn kept(target: &Target) -> Vec<(String, Vec<u8>)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };

@@ -73,8 +73,11 @@ fn kfuncs() -> KfuncTable<Counter> {
     table
 }
 
-/// Callbacks of one context switch, and their arguments given the task and `SCX_ENQ_CPU_SELECTED`.
-const SWITCH: [(&str, fn(u64, u64) -> [u64; 3]); 5] = [
+/// A callback's arguments, given the task and `SCX_ENQ_CPU_SELECTED`.
+type Arguments = fn(u64, u64) -> [u64; 3];
+
+/// Callbacks of one context switch.
+const SWITCH: [(&str, Arguments); 5] = [
     ("vtime_stopping", |task, _| [task, 0, 0]),
     ("vtime_select_cpu", |task, _| [task, 1, 0]),
     ("vtime_enqueue", |task, selected| [task, selected, 0]),
@@ -95,6 +98,7 @@ struct Library(*mut c_void);
 
 impl Library {
     /// Compiles scheduler and kernel functions; none if there is no clang.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark runs a compiler")]
     fn compile(directory: &Path) -> Outcome<Option<Library>> {
         let benches = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches");
         let named = std::env::var("SCHEDLAB_CLANG").ok();

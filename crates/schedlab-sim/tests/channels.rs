@@ -55,7 +55,7 @@ fn senders_and_a_slow_reader(wakes_all: bool) -> Vec<(u64, TaskId)> {
     recording.retain(|event| event.time > Nanos::from_millis(50));
     let start = recording[0].time.0;
     let waking = |event: &Event| match event.kind {
-        EventKind::Waking { wakee, waker, .. } if waker == TaskId(4) => Some((event.time.0 - start, wakee)),
+        EventKind::Waking { wakee, waker: TaskId(4), .. } => Some((event.time.0 - start, wakee)),
         _ => None,
     };
     recording.iter().filter_map(waking).collect()

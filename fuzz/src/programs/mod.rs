@@ -122,7 +122,7 @@ fn outcome(compiled: &Compiled<Witness>, program: usize, seed: u64, interpreted:
         let mut context = instance.enter(&mut witness);
         context.set_now(1000 * round + 5);
         context.set_cpu(round as u32 % 2);
-        let arguments = [random.next(), random.below(100), 0x40000 + random.below(4096)];
+        let arguments = [random.number(), random.below(100), 0x40000 + random.below(4096)];
         results.push(match context.call(program, &arguments) {
             Ok(value) => format!("{value:#x}"),
             Err(fault) => fault.to_string(),

@@ -92,7 +92,7 @@ impl Writer<'_> {
         match self.random.below(4) {
             0 => self.random.pick(&[0, 1, -1, 2, 7, 31, 32, 63, 64, i32::MIN, i32::MAX]),
             1 => self.random.below(64) as i32,
-            _ => self.random.next() as i32,
+            _ => self.random.number() as i32,
         }
     }
 
@@ -108,7 +108,7 @@ impl Writer<'_> {
                 self.insns.extend(mov64(register, value));
             }
             2 => {
-                let value = self.random.next();
+                let value = self.random.number();
                 self.insns.extend(mov64(register, value));
             }
             3 | 4 => {
@@ -205,7 +205,7 @@ impl Writer<'_> {
         if self.random.below(3) > 0 {
             self.value_into(base);
         }
-        let wild = self.random.next() as i16;
+        let wild = self.random.number() as i16;
         let offset = if self.random.one_in(4) { wild } else { wild & 31 };
         let insn = match self.random.below(5) {
             0 | 1 => load(bits, register, base, offset),
@@ -225,7 +225,7 @@ impl Writer<'_> {
         } else {
             let base = self.register();
             self.value_into(base);
-            (base, (self.random.next() & 15) as i16)
+            (base, (self.random.number() & 15) as i16)
         };
         // A load-acquire has its base in the source register.
         let insn = if op == 0x100 {
