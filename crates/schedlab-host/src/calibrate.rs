@@ -232,6 +232,18 @@ fn echo(mut from: PipeReader, mut to: PipeWriter) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether this process may run there: the CPU is online and in its cpuset.
+pub fn is_usable(cpu: CpuId) -> bool {
+    // SAFETY: a set of plain bits is valid when all are zero, and the call fills no more than its size.
+    let (set, answer) = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let answer = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
+        (set, answer)
+    };
+    // SAFETY: the index is within the set.
+    answer != 0 || (cpu.index() < libc::CPU_SETSIZE as usize && unsafe { libc::CPU_ISSET(cpu.index(), &set) })
+}
+
 /// Bytes there and back between two pinned tasks.
 fn ping_pong(here: CpuId, there: CpuId, until: &Until, samples: &mut Vec<u64>) -> io::Result<()> {
     let (reader, mut writer) = io::pipe()?;

@@ -125,6 +125,8 @@ struct TaskState {
     open: Option<OpenOperation>,
     /// A wake-up that came while the task was still on its way to sleep.
     early: Option<Wake>,
+    /// Whether the operation of its first sleep was looked for, once: what comes later cannot change it.
+    first_sleep_settled: bool,
     stretches: Vec<Stretch>,
 }
 
@@ -159,7 +161,13 @@ struct Builder {
 
 impl Builder {
     fn new(recording: &Recording) -> Builder {
-        let state = |phase| TaskState { phase, open: None, early: None, stretches: Vec::new() };
+        let state = |phase| TaskState {
+            phase,
+            open: None,
+            early: None,
+            first_sleep_settled: false,
+            stretches: Vec::new(),
+        };
         let tasks = recording.tasks.iter().map(|task| match (task.existed, task.start_runnable) {
             (true, true) => state(Phase::Waiting { since: Nanos::ZERO, cause: WaitCause::New }),
             (true, false) => {
@@ -277,7 +285,10 @@ impl Builder {
         if task.open.take().is_some() {
             return;
         }
-        // Entered before the recording began: the first sleep was in it.
+        // Entered before the recording began: the first sleep was in it, unless another came between.
+        if std::mem::replace(&mut task.first_sleep_settled, true) {
+            return;
+        }
         if let Some(Stretch { kind: StretchKind::Asleep { operation: first, .. }, start, .. }) =
             task.stretches.first_mut()
             && *start == Nanos::ZERO

@@ -115,7 +115,7 @@ fn numbers_of(task: &TaskRecord) -> [(&'static str, &'static str, Option<u64>); 
 fn schema() -> Result<Type, ParquetError> {
     let column = |&(name, _): &(&str, &str)| {
         let (physical, logical) = match name {
-            "seed" | "cost_seed" => (Physical::INT64, None),
+            "seed" | "cost_seed" => (Physical::INT64, Some(LogicalType::integer(64, false))),
             "task" | "target" => (Physical::INT32, None),
             "value" => (Physical::DOUBLE, None),
             _ => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
@@ -203,8 +203,8 @@ mod tests {
         // Two numbers of each run and ten of the task, which has no 99th percentile.
         assert_eq!(rows.len(), 2 + 10 + 2);
         assert_eq!(rows[0].get_string(0).expect("a work"), "load.toml");
-        assert_eq!(rows[0].get_long(2).expect("a seed"), 7);
-        assert!(rows[0].get_long(3).is_err() && rows[0].get_int(4).is_err(), "null where there is none");
+        assert_eq!(rows[0].get_ulong(2).expect("a seed"), 7);
+        assert!(rows[0].get_ulong(3).is_err() && rows[0].get_int(4).is_err(), "null where there is none");
         let cells = |row: &::parquet::record::Row| {
             (
                 row.get_string(7).expect("a metric").clone(),
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(cells(&rows[1]), ("mine".to_owned(), None, 3.25));
         assert_eq!(rows[3].get_string(5).expect("a task"), "täsk");
         assert_eq!(cells(&rows[3]), ("cpu_time".to_owned(), Some("ns".to_owned()), 42.0));
-        assert_eq!(rows[12].get_long(3).expect("perturbed"), 9);
+        assert_eq!(rows[12].get_ulong(3).expect("perturbed"), 9);
     }
 
     #[test]

@@ -127,6 +127,21 @@ fn the_tighter_quota_counts() {
     }
 }
 
+/// 20 ms of 100 for two tasks in a group below the limited one: both get their half of it, whoever runs when it is
+/// used up.
+#[test]
+fn a_quota_above_counts_for_all_below() {
+    let groups = "[[cgroup]]\npath = \"/a\"\nquota = \"20ms\"\n[[cgroup]]\npath = \"/a/b\"\n";
+    let text = hogs(groups, &[("/a/b", "0", 0), ("/a/b", "0", 0), ("", "0", 0)], "");
+    for kernel in KERNELS {
+        expect(kernel, 1, &text, &[], &[100, 100, 800], 8);
+    }
+    let text = hogs(groups, &[("/a/b", "0", 0), ("/a/b", "0", 0)], "");
+    for kernel in KERNELS {
+        expect(kernel, 1, &text, &[], &[100, 100], 8);
+    }
+}
+
 /// A quota that comes at 2 s and goes at 3 s, and a weight that changes meanwhile.
 #[test]
 fn settings_change_while_it_runs() {

@@ -118,7 +118,7 @@ pub struct OutputChoice {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perfetto: Option<PathBuf>,
     /// Write every number of every run and task as a Parquet table
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = parse_table_file)]
     pub parquet: Option<PathBuf>,
 }
 
@@ -221,6 +221,11 @@ pub struct SimulateArgs {
     /// Output
     #[command(flatten)]
     pub out: OutputChoice,
+}
+
+/// Anything but standard output, which has the text.
+fn parse_table_file(text: &str) -> Result<PathBuf, String> {
+    if text == "-" { Err("give the table a file of its own".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
 /// `TIME:NAME=VALUE`.

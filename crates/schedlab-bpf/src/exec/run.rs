@@ -71,7 +71,12 @@ pub(crate) unsafe fn call_program(
         }
         let code: &super::compiled::Code = &(*raw).state.code;
         let entry = code.linked.programs[program].entry;
+        // A run within another has its own tail calls.
+        let outer = (!outermost).then(|| std::mem::replace(&mut (*raw).state.tail_calls, (u64::MAX, 0, 0)));
         let value = enter(raw, entry, &[at, 0, 0, 0, 0]);
+        if let Some(outer) = outer {
+            (*raw).state.tail_calls = outer;
+        }
         if outermost {
             (*raw).state.executed += (*raw).state.budget.wrapping_sub((*raw).fuel as u64);
         }

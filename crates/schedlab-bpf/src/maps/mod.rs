@@ -218,6 +218,9 @@ pub(crate) fn check(image: &ObjectImage) -> Result<(), BpfError> {
     Ok(())
 }
 
+/// Programs of an array: they lie outside the memory region and its limits.
+const PROGRAMS_MAX: u32 = 1 << 20;
+
 fn problem(map: &MapImage) -> Option<String> {
     let is_array = matches!(map.map_type, kind::ARRAY | kind::PERCPU_ARRAY | kind::ARRAY_OF_MAPS);
     if !is_supported(map.map_type) {
@@ -230,6 +233,9 @@ fn problem(map: &MapImage) -> Option<String> {
         ));
     }
     Some(match map.map_type {
+        kind::PROG_ARRAY if map.max_entries > PROGRAMS_MAX => {
+            format!("is an array of {} programs; {PROGRAMS_MAX} are the most", map.max_entries)
+        }
         _ if is_array && map.value_size == 0 => "is an array whose values have no bytes".to_owned(),
         _ if (is_array || map.map_type == kind::PROG_ARRAY) && map.key_size != 4 => {
             format!("is an array with keys of {} bytes; they have 4", map.key_size)

@@ -241,10 +241,8 @@ impl<W: Write> Translator<W> {
             }
             _ => {}
         }
-        if self.counting
-            && matches!(raw.kind, kind::OP_ENTER | kind::OP_EXIT)
-            && raw.op == Operation::SocketSend as u8
-        {
+        // What is told in sum came before the next send that is told by itself.
+        if matches!(raw.kind, kind::OP_ENTER | kind::OP_EXIT) && raw.op == Operation::SocketSend as u8 {
             let (task, channel) = (self.task(raw.pid), self.channel(raw.flags, raw.a));
             self.explain(raw, task, Some(channel))?;
         }

@@ -17,6 +17,21 @@ pub struct CpuMax {
     pub burst: Nanos,
 }
 
+impl CpuMax {
+    /// `max_cfs_runtime`, 2^44 - 1 us: what quota and burst may be together.
+    const MAX: Nanos = Nanos(((1 << 44) - 1) * 1_000);
+
+    /// Whether Linux would take it (`tg_set_cfs_bandwidth`): a period of 1 ms to 1 s, a quota of at least 1 ms, a burst
+    /// of at most the quota, both together at most 203 days.
+    pub fn is_possible(&self) -> bool {
+        let (ms, s) = (Nanos::from_millis(1), Nanos::from_millis(1_000));
+        let fits = |quota: Nanos| {
+            quota >= ms && self.burst <= quota && quota.0.saturating_add(self.burst.0) <= CpuMax::MAX.0
+        };
+        (ms..=s).contains(&self.period) && self.quota.is_none_or(fits)
+    }
+}
+
 impl Default for CpuMax {
     /// No limit, a period of 100 ms.
     fn default() -> CpuMax {
@@ -53,6 +68,11 @@ impl CgroupSettings {
             nice: Some(nice),
             ..CgroupSettings::default()
         }
+    }
+
+    /// Whether Linux would take them: a weight of 1 to 10000 and a possible `cpu.max`.
+    pub fn are_possible(&self) -> bool {
+        (1..=10_000).contains(&self.weight) && self.max.is_possible()
     }
 
     /// `tg->shares`: the group's weight beside tasks and other groups, where a task of nice 0 has 1024.

@@ -378,6 +378,9 @@ fn cgroup(text: &CgroupText) -> Result<CgroupSpec, BuildError> {
     if text.quota.is_some_and(|quota| quota < Nanos::from_millis(1)) {
         return refuse("a quota is at least 1ms");
     }
+    if !max.is_possible() {
+        return refuse("a burst is at most the quota, and both together at most 203 days");
+    }
     let settings = match text.nice.map(Nice::new) {
         None => CgroupSettings { weight, ..CgroupSettings::default() },
         Some(_) if text.weight.is_some() => return refuse("give it a weight or a nice value, not both"),

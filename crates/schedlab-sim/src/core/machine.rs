@@ -59,6 +59,8 @@ impl Core {
     /// Moves every task off a CPU.
     fn evacuate(&mut self, cpu: CpuId) {
         let curr = self.k.cpu(cpu).curr;
+        // Whoever was to be pushed to a stronger CPU leaves anyway.
+        self.k.fair.pushes[cpu.index()] = None;
         let here: Vec<TaskId> = (1..self.k.tasks.len() as u32)
             .map(TaskId)
             .filter(|task| self.k.task(*task).cpu == cpu && self.k.task(*task).on_rq && *task != curr)

@@ -244,8 +244,8 @@ fn longest_interval(k: &Kernel) -> u64 {
 
 /// `should_we_balance`: the first idle CPU of a group balances for it, without one its first CPU.
 fn should_balance(k: &Kernel, pass: &Pass) -> bool {
-    let group = k.domains.span(pass.group);
-    let first = group.iter().find(|cpu| k.is_idle_cpu(*cpu)).or_else(|| group.iter().next());
+    let online = || k.domains.span(pass.group).iter().filter(|cpu| k.is_online(*cpu));
+    let first = online().find(|cpu| k.is_idle_cpu(*cpu)).or_else(|| online().next());
     first == Some(pass.cpu)
 }
 

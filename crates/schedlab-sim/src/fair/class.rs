@@ -348,10 +348,10 @@ pub(crate) fn set_next_task(k: &mut Kernel, task: TaskId) {
     let mut id = k.fair.groups.layout.entity_of(task);
     loop {
         let rq = k.fair.entities[id.index()].rq;
-        if k.fair.rqs[rq.index()].curr.is_some() {
-            break;
+        // Queues that stay current are asked for quota too, as Linux asks at every level of a pick.
+        if k.fair.rqs[rq.index()].curr.is_none() {
+            entity::set_next_entity(k, rq, id);
         }
-        entity::set_next_entity(k, rq, id);
         if k.fair.rqs[rq.index()].limited {
             bandwidth::ensure_runtime(k, rq, task);
         }

@@ -223,7 +223,7 @@ impl Seen {
     fn fill(&self, costs: &mut Costs) {
         let set = |cost: &mut Cost, found: Option<Cost>| {
             if let Some(found) = found
-                && cost.origin != Origin::Measured
+                && cost.origin == Origin::Assumed
             {
                 *cost = found;
             }

@@ -12,7 +12,7 @@ use schedlab_model::CpuId;
 use schedlab_model::machine::{Cost, Costs, MachineDescription, Origin};
 use schedlab_model::recording::Recording;
 use schedlab_model::timeline::{StretchKind, Timelines};
-use schedlab_model::topology::{Distance, Topology};
+use schedlab_model::topology::Distance;
 use schedlab_sim::replay;
 use std::fmt::Write as _;
 
@@ -27,8 +27,10 @@ pub fn this(context: Context) -> Result<MachineDescription, Failure> {
     let interrupted = common::interrupt_flag();
     let bar = progress::bar(context.quiet, calibrate::STEPS, "calibrating");
     let shown = bar.clone();
-    let cpus: Vec<CpuId> =
-        machine.topology.all().iter().take_while(|cpu| cpu.index() < machine.topology.cpu_count()).collect();
+    let cpus: Vec<CpuId> = (0..machine.topology.cpu_count() as u32)
+        .map(CpuId)
+        .filter(|cpu| calibrate::is_usable(*cpu))
+        .collect();
     let outcome = calibrate::calibrate(&cpus, move |step| shown.set_position(step), &interrupted);
     bar.finish_and_clear();
     let seen = outcome.map_err(|error| match error {
@@ -37,7 +39,8 @@ pub fn this(context: Context) -> Result<MachineDescription, Failure> {
         CalibrateError::Load(_) => Failure::Machine(anyhow::Error::new(error)),
     })?;
     replay::costs_shown([&seen.recording], &mut machine.costs);
-    add_timed(&mut machine.costs, &seen.timed, &machine.topology);
+    let moved = cpus.first().zip(cpus.get(1)).map(|(from, to)| machine.topology.distance(*from, *to));
+    add_timed(&mut machine.costs, &seen.timed, moved.unwrap_or(Distance::Same));
     let others = others_percent(&seen.recording);
     machine.description = format!(
         "{}; costs measured by schedlab machine --calibrate beside {others} % of others",
@@ -69,7 +72,7 @@ fn undisturbed(samples: &[u64]) -> &[u64] {
 
 /// What the loads timed: a round trip between two tasks of one CPU is two writes and reads, two wake-ups and two
 /// switches; the first pass over memory after a move is what lost warmth costs at that distance.
-fn add_timed(costs: &mut Costs, timed: &Timed, topology: &Topology) {
+fn add_timed(costs: &mut Costs, timed: &Timed, moved: Distance) {
     let median = |samples: &[u64]| samples.get(samples.len() / 2).copied();
     if let (Some(pipe), true) = (median(&timed.pipe), timed.round_trip.len() > 100) {
         let of_others = 2 * pipe + 2 * costs.wakeup.value.0;
@@ -79,7 +82,7 @@ fn add_timed(costs: &mut Costs, timed: &Timed, topology: &Topology) {
             .collect();
         costs.context_switch = replay::measured_cost(&each).unwrap_or(costs.context_switch);
     }
-    let moved = match topology.distance(CpuId(0), CpuId(1.min(topology.cpu_count() as u32 - 1))) {
+    let moved = match moved {
         Distance::Same => return,
         Distance::Smt => &mut costs.migration_smt,
         Distance::Cache => &mut costs.migration_cache,

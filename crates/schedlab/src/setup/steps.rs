@@ -153,13 +153,17 @@ impl Steps {
         }
         if let Some(name) = &step.set {
             let value = step.value.as_ref().ok_or_else(|| missing("value"))?;
-            self.set(name, value, &scope, user)?;
+            match name.strip_suffix('?') {
+                Some(name) if self.image.locate(&super::path_of(name, &scope)?).is_err() => {}
+                bare => self.set(bare.unwrap_or(name), value, &scope, user)?,
+            }
         }
         if let Some(address) = &step.poke {
             let words = step.words.as_ref().ok_or_else(|| missing("words"))?;
             poke(address, words, &scope, user)?;
         }
-        if let Some(map) = &step.send {
+        let find = |name: &str| map_index(&self.image, name);
+        if let Some(map) = step.send.as_deref().and_then(|map| optional(map, find)) {
             let value = step.value.as_ref().ok_or_else(|| missing("value"))?;
             let wanted = step.message_type.as_deref().ok_or_else(|| missing("type"))?;
             let id = self.image.btf.find_struct(wanted).ok_or(format!("no struct {wanted} in the object"))?;
@@ -319,6 +323,9 @@ fn check(step: &StepText, image: &ObjectImage) -> Result<(), String> {
     }
     if let Some(map) = step.update.as_ref().or(step.send.as_ref()).filter(|map| !map.ends_with('?')) {
         map_index(image, map)?;
+    }
+    if step.inner.iter().any(|inner| inner.after.is_some()) {
+        return Err("`after` belongs to the step that has `do`, not into it".to_owned());
     }
     step.inner.iter().try_for_each(|inner| check(inner, image))
 }
