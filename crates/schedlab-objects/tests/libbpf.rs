@@ -18,6 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use schedlab_bpf::btf::Btf;
 use schedlab_bpf::image::{Insn, MapOrigin, ObjectImage};
@@ -84,7 +85,9 @@ unsafe fn maps(object: *mut libbpf_sys::bpf_object) -> Vec<Map> {
             ];
             let mut size = 0;
             let value = libbpf_sys::bpf_map__initial_value(map, &mut size).cast::<u8>();
-            let value = (!value.is_null()).then(|| std::slice::from_raw_parts(value, size as usize).to_vec());
+            // An arena without variables has a place of no bytes.
+            let value = (!value.is_null() && size > 0)
+                .then(|| std::slice::from_raw_parts(value, size as usize).to_vec());
             if definition[0] != MAP_TYPE_STRUCT_OPS {
                 maps.push((definition, value));
             }
@@ -131,6 +134,12 @@ fn mount_types(file: &Path) {
             libc::mount(source.as_ptr(), VMLINUX_BTF.as_ptr(), ptr::null(), libc::MS_BIND, ptr::null());
         assert_eq!(result, 0, "mount the types");
     }
+}
+
+/// One test at a time: libbpf numbers maps by file descriptors, which files of another test would mix up.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs libbpf over objects with the types of `kernel`.
@@ -258,6 +267,7 @@ fn is_root() -> bool {
 
 #[test]
 fn libbpf_leaves_the_same_instructions_for_an_invented_kernel() {
+    let _alone = alone();
     if !is_root() {
         eprintln!("skipped: needs root, to put types where libbpf looks for them");
         return;
@@ -271,6 +281,7 @@ fn libbpf_leaves_the_same_instructions_for_an_invented_kernel() {
 
 #[test]
 fn libbpf_leaves_the_same_instructions_for_linux_7_2() {
+    let _alone = alone();
     let Some(kernel) = linux_7_2_types().filter(|_| is_root()) else {
         eprintln!("skipped: needs root, zstd and the 7.2 kernel that the VM tests keep in the cache");
         return;
@@ -282,6 +293,7 @@ fn libbpf_leaves_the_same_instructions_for_linux_7_2() {
 
 #[test]
 fn linux_7_2_has_all_that_our_headers_declare() {
+    let _alone = alone();
     let Some(kernel) = linux_7_2_types() else {
         eprintln!("skipped: needs zstd and the 7.2 kernel that the VM tests keep in the cache");
         return;
@@ -309,6 +321,7 @@ fn linux_7_2_has_all_that_our_headers_declare() {
 
 #[test]
 fn libbpf_leaves_the_same_instructions_for_objects_of_others() {
+    let _alone = alone();
     let Some(directory) = std::env::var_os("SCHEDLAB_EXTRA_OBJECTS") else {
         eprintln!("skipped: SCHEDLAB_EXTRA_OBJECTS names no directory of objects");
         return;
