@@ -2,22 +2,22 @@
 //! this machine: `cargo bench -p schedlab-bpf --bench clang`.
 //!
 //! Both are called with the arguments of one context switch, call kernel functions that do the same next to
-//! nothing (`native/kernel.c` and the table below), and are timed in turns; the engine's time includes entering
+//! nothing (`native/kernel.c` and `support`), and are timed in turns; the engine's time includes entering
 //! the program. Least time of many rounds. Says so and measures nothing where there is no clang.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+mod support;
 
 use std::error::Error;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-#[expect(clippy::disallowed_types, reason = "a benchmark reads the clock")]
-use std::time::Instant;
 
-use schedlab_bpf::exec::{CallContext, Compiled, Host, Instance, KfuncTable, Options};
+use schedlab_bpf::exec::{Compiled, Instance, Options};
 use schedlab_bpf::image::ObjectImage;
+use support::{Counter, STATIC_PRIO, kfuncs, now};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -26,52 +26,8 @@ const WANTED: f64 = 1.5;
 const ROUNDS: u32 = 40;
 const CALLS: u32 = 200_000;
 
-/// A host that counts.
-#[derive(Default)]
-struct Counter {
-    inserted: u64,
-}
-
-impl Host for Counter {}
-
-type Cx<'a> = CallContext<'a, Counter>;
-
-/// Offsets in the invented kernel's task.
-const STATIC_PRIO: u64 = 120;
-const DSQ_VTIME: u64 = 1400 + 168;
 /// `SCX_ENQ_CPU_SELECTED` of the invented kernel.
 const CPU_SELECTED: u64 = 0x800;
-
-fn kfuncs() -> KfuncTable<Counter> {
-    let mut table = KfuncTable::new();
-    table.add("scx_bpf_select_cpu_dfl", |cx: &mut Cx<'_>, _p: u64, prev: u64, _flags: u64, is_idle: u64| {
-        cx.memory().write_u8(is_idle, 1);
-        prev
-    });
-    table.add("scx_bpf_create_dsq", |_: &mut Cx<'_>, _dsq: u64, _node: u64| 0_u64);
-    table.add_constant("scx_bpf_dsq_insert", 0);
-    table.add("scx_bpf_dsq_insert___v2", |cx: &mut Cx<'_>, _p: u64, _dsq: u64, slice: u64, _flags: u64| {
-        cx.host().inserted += slice;
-        true
-    });
-    table.add("__scx_bpf_dsq_insert_vtime", |cx: &mut Cx<'_>, _p: u64, args: u64| {
-        let slice = cx.memory().read_u64(args + 8);
-        cx.host().inserted += slice;
-        true
-    });
-    table.add("scx_bpf_dsq_move_to_local", |_: &mut Cx<'_>, _dsq: u64| true);
-    table.add("scx_bpf_task_set_dsq_vtime", |cx: &mut Cx<'_>, p: u64, vtime: u64| {
-        cx.memory().write_u64(p + DSQ_VTIME, vtime);
-        true
-    });
-    table.add("scx_bpf_task_cpu", |cx: &mut Cx<'_>, p: u64| cx.memory().read_u32(p + 24));
-    table.add("scx_bpf_pick_idle_cpu", |_: &mut Cx<'_>, _mask: u64, _flags: u64| -16_i64);
-    table.add("scx_bpf_kick_cpu", |_: &mut Cx<'_>, _cpu: u64, _flags: u64| ());
-    table.add("bpf_iter_scx_dsq_new", |_: &mut Cx<'_>, _it: u64, _dsq: u64, _flags: u64| 0_u64);
-    table.add("bpf_iter_scx_dsq_next", |_: &mut Cx<'_>, _it: u64| 0_u64);
-    table.add("bpf_iter_scx_dsq_destroy", |_: &mut Cx<'_>, _it: u64| ());
-    table
-}
 
 /// A callback's arguments, given the task and `SCX_ENQ_CPU_SELECTED`.
 type Arguments = fn(u64, u64) -> [u64; 3];
@@ -151,11 +107,6 @@ fn run(command: &mut Command) -> Outcome<()> {
         return Ok(());
     }
     Err(format!("clang failed: {}", String::from_utf8_lossy(&output.stderr)).into())
-}
-
-#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// Nanoseconds a call.

@@ -471,13 +471,9 @@ fn check(
 fn check_live_knobs(workload: &Workload, params: &FairParams, ext: &mut Ext) -> Result<(), SimError> {
     for change in &workload.changes {
         let Change::Knob { name, value } = &change.change else { continue };
-        if name == "sched_autogroup_enabled" {
-            let reason = "it decides when tasks start: set it for the whole run with --set".to_owned();
-            return Err(SimError::Setting { name: name.clone(), reason });
-        }
         match ext.attached() {
             Some(ext) if !params.knows(name) => ext.check_live(name, *value)?,
-            _ => params.clone().set(name, *value)?,
+            _ => params.check_live(name, *value)?,
         }
     }
     Ok(())

@@ -89,4 +89,5 @@ fn what_cannot_change_is_refused_before_the_run() {
     assert!(refused(Some("fifo"), "slice_ns", -1).contains("slice_ns"));
     assert!(refused(None, "base_slice_ns", 0).contains("base_slice_ns"));
     assert!(refused(None, "slice_ns", 5_000_000).contains("no such knob"));
+    assert!(refused(None, "sched_autogroup_enabled", 0).contains("--set"));
 }

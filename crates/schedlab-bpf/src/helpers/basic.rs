@@ -52,6 +52,15 @@ pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
 /// Locks are free: one thread runs an instance, and a callback never waits for another.
 fn nothing<H: Host>(_: &mut Cx<'_, H>, _lock: u64) {}
 
+/// Fails with an error after zeroing what the answer would have been in, as the kernel does.
+fn refuse_with_zeros<H: Host>(cx: &mut Cx<'_, H>, to: u64, bytes: u64, error: i64) -> Result<u64, FaultKind> {
+    match cx.memory().bytes_mut(to, u64::from(bytes as u32)) {
+        Some(place) => place.fill(0),
+        None => return Err(FaultKind::Store { address: to }),
+    }
+    Ok(errno(error))
+}
+
 /// There are no performance counters: the answer of a map without an event, and nothing counted.
 fn perf_event_read_value<H: Host>(
     cx: &mut Cx<'_, H>,
@@ -60,11 +69,7 @@ fn perf_event_read_value<H: Host>(
     to: u64,
     bytes: u64,
 ) -> Result<u64, FaultKind> {
-    match cx.memory().bytes_mut(to, u64::from(bytes as u32)) {
-        Some(place) => place.fill(0),
-        None => return Err(FaultKind::Store { address: to }),
-    }
-    Ok(errno(ENOENT))
+    refuse_with_zeros(cx, to, bytes, ENOENT)
 }
 
 /// There are no pid namespaces: no device and inode name one.
@@ -75,11 +80,7 @@ fn ns_current_pid_tgid<H: Host>(
     to: u64,
     bytes: u64,
 ) -> Result<u64, FaultKind> {
-    match cx.memory().bytes_mut(to, u64::from(bytes as u32)) {
-        Some(place) => place.fill(0),
-        None => return Err(FaultKind::Store { address: to }),
-    }
-    Ok(errno(EINVAL))
+    refuse_with_zeros(cx, to, bytes, EINVAL)
 }
 
 /// The root's id at level 0, 0 below the current cgroup.

@@ -227,6 +227,16 @@ impl FairParams {
         self.knobs().iter().any(|knob| knob.name == name)
     }
 
+    /// Whether a knob may get this value while it runs.
+    pub(crate) fn check_live(&self, name: &str, value: i64) -> Result<(), SimError> {
+        self.clone().set(name, value)?;
+        if self.knobs().iter().any(|knob| knob.name == name && !knob.live) {
+            let reason = "it decides when tasks start: set it for the whole run with --set".to_owned();
+            return Err(SimError::Setting { name: name.to_owned(), reason });
+        }
+        Ok(())
+    }
+
     /// Sets a knob by the kernel's name; features also by theirs.
     pub(crate) fn set(&mut self, name: &str, value: i64) -> Result<(), SimError> {
         let fail = |reason: String| SimError::Setting { name: name.to_owned(), reason };
@@ -253,6 +263,8 @@ struct Number {
     unit: &'static str,
     bounds: (i64, i64),
     meaning: &'static str,
+    /// Whether it may change while it runs.
+    live: bool,
     value: fn(&mut FairParams) -> &mut u64,
 }
 
@@ -264,7 +276,7 @@ impl Number {
             min: self.bounds.0,
             max: self.bounds.1,
             default: *(self.value)(&mut params.clone()) as i64,
-            live: true,
+            live: self.live,
             meaning: self.meaning.to_owned(),
         }
     }
@@ -281,6 +293,7 @@ macro_rules! numbers {
                 unit: "ns",
                 bounds: GRANULARITY,
                 meaning: "Time in which every task runs once, while they are few.",
+                live: true,
                 value: |params| &mut params.latency,
             },
             Number {
@@ -288,6 +301,7 @@ macro_rules! numbers {
                 unit: "ns",
                 bounds: GRANULARITY,
                 meaning: "Least time that a task runs before the tick looks for another.",
+                live: true,
                 value: |params| &mut params.min_granularity,
             },
             Number {
@@ -295,6 +309,7 @@ macro_rules! numbers {
                 unit: "ns",
                 bounds: (0, GRANULARITY.1),
                 meaning: "How far behind the current task a woken one must be to preempt it.",
+                live: true,
                 value: |params| &mut params.wakeup_granularity,
             },
             migration_cost($migration),
@@ -312,6 +327,7 @@ const fn migration_cost(name: &'static str) -> Number {
         unit: "ns",
         bounds: (0, 1_000_000_000),
         meaning: "A task that ran less than this ago is cache-hot and is not balanced.",
+        live: true,
         value: |params| &mut params.migration_cost,
     }
 }
@@ -321,6 +337,7 @@ const BANDWIDTH_SLICE: Number = Number {
     unit: "us",
     bounds: (1, 1_000_000),
     meaning: "What a CPU takes from a group's quota at a time.",
+    live: true,
     value: |params| &mut params.bandwidth_slice_us,
 };
 
@@ -329,6 +346,7 @@ const AUTOGROUP: Number = Number {
     unit: "",
     bounds: (0, 1),
     meaning: "Sessions without a cgroup of their own are groups: 0 off, 1 on.",
+    live: false,
     value: |params| &mut params.autogroup,
 };
 
@@ -338,6 +356,7 @@ const fn nr_migrate(name: &'static str) -> Number {
         unit: "tasks",
         bounds: (1, 1_024),
         meaning: "Most tasks that one balance pass looks at.",
+        live: true,
         value: |params| &mut params.nr_migrate,
     }
 }
@@ -362,6 +381,7 @@ numbers!(
         unit: "ns",
         bounds: GRANULARITY,
         meaning: "The least time for SCHED_IDLE tasks beside others.",
+        live: true,
         value: |params| &mut params.idle_min_granularity,
     }
 );
@@ -372,6 +392,7 @@ const NUMBERS_OF_EEVDF: &[Number] = &[
         unit: "ns",
         bounds: GRANULARITY,
         meaning: "Slice of tasks without one of their own.",
+        live: true,
         value: |params| &mut params.base_slice,
     },
     migration_cost("migration_cost_ns"),
@@ -383,6 +404,7 @@ const NUMBERS_OF_EEVDF: &[Number] = &[
         unit: "%",
         bounds: (0, 100),
         meaning: "A vendor's: a wakee stays on a busy CPU while its use with the wakee is below this; 0 is mainline.",
+        live: true,
         value: |params| &mut params.vcpu_pack_percent,
     },
 ];
