@@ -22,6 +22,19 @@ pub enum Scheduler {
     Ideal,
 }
 
+/// A scheduler that may be attached during a run.
+#[derive(Clone, Debug)]
+pub struct Attachable {
+    /// The name by which [`Change::Scheduler`] asks for it.
+    ///
+    /// [`Change::Scheduler`]: schedlab_model::workload::change::Change::Scheduler
+    pub name: String,
+    /// The scheduler.
+    pub scheduler: ExtScheduler,
+    /// Its variables to be set before it is attached.
+    pub knobs: Vec<(String, i64)>,
+}
+
 /// One simulation to be made.
 #[derive(Clone, Debug)]
 pub struct SimulationConfig {
@@ -41,6 +54,10 @@ pub struct SimulationConfig {
     pub cost_seed: Option<u64>,
     /// Cut the run at this time, also if the workload says a later one or none.
     pub duration_limit: Option<Nanos>,
+    /// Schedulers that the workload's changes may ask for.
+    pub attachable: Vec<Attachable>,
+    /// Attach a scheduler anew that ends with `SCX_ECODE_ACT_RESTART`, as its user half does.
+    pub restart: bool,
 }
 
 impl SimulationConfig {
@@ -55,6 +72,8 @@ impl SimulationConfig {
             seed: 1,
             cost_seed: None,
             duration_limit: None,
+            attachable: Vec::new(),
+            restart: false,
         }
     }
 }
@@ -135,6 +154,8 @@ pub struct SimulationResult {
     pub report: SimulatorReport,
     /// Why an ext scheduler ended early, if it did.
     pub scheduler_exit: Option<SchedulerExit>,
+    /// Ends of ext schedulers that the run asked for, or after which they were attached anew.
+    pub detached: Vec<SchedulerExit>,
     /// When the last target task ended, or the cut; under [`Scheduler::Ideal`] the larger of the two bounds.
     pub makespan: Nanos,
     /// The bounds, under [`Scheduler::Ideal`].

@@ -11,11 +11,12 @@ use crate::fair::{Fair, FairParams};
 use crate::kernel::{CostKind, CostTable, CpuEvent, Domains, Kernel, KernelParts, Slot, TaskState};
 use crate::rng::Rng;
 use crate::rt::Rt;
+use crate::schedulers::Schedulers;
 use schedlab_model::event::{Context, EventSink, IrqSource};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
-use schedlab_model::workload::change::{CgroupSpec, Change};
+use schedlab_model::workload::change::{CgroupSpec, Change, TimedChange};
 use schedlab_model::workload::{ChannelType, Workload};
 use schedlab_model::{CpuId, Nanos, TaskAttributes, TaskId};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub struct Simulation {
     pub(crate) instant: (u64, u32),
     events: u64,
     pub(crate) scheduler_exit: Option<SchedulerExit>,
+    pub(crate) schedulers: Schedulers,
 }
 
 impl Simulation {
@@ -62,7 +64,8 @@ impl Simulation {
                 Ext::default()
             }
         };
-        check_live_knobs(workload, &params, &mut ext)?;
+        let mut schedulers = Schedulers::new(&config, &ext_knobs)?;
+        check_live_knobs(workload, &params, &mut ext, &mut schedulers)?;
         let ideal = matches!(scheduler, Scheduler::Ideal);
         let autogroup = params.autogroup != 0;
         let fair = Fair::new(params, machine.topology.cpu_count(), &groups(workload, ideal, autogroup));
@@ -104,6 +107,7 @@ impl Simulation {
             instant: (0, 0),
             events,
             scheduler_exit,
+            schedulers,
         })
     }
 
@@ -218,7 +222,7 @@ impl Simulation {
             }
             Slot::ExtTimer => self.ext_timer()?,
             Slot::Device(device) => self.arrive(device),
-            Slot::Change => self.change_machine(),
+            Slot::Change => self.change_machine()?,
             Slot::FairTimer => self.quota_timer(),
             Slot::Task(task) => {
                 self.work.timers_armed -= 1;
@@ -229,7 +233,7 @@ impl Simulation {
     }
 
     /// Makes the changes that are due.
-    fn change_machine(&mut self) {
+    fn change_machine(&mut self) -> Result<(), SimError> {
         let workload = Arc::clone(&self.work.workload);
         let now = self.core.k.now;
         while self.resumes.first().is_some_and(|at| *at <= now) {
@@ -240,8 +244,12 @@ impl Simulation {
             self.changed += 1;
             self.resumes.extend(self.core.change_machine(&next.change));
             self.resumes.sort_unstable();
+            if let Change::Scheduler(name) = &next.change {
+                self.switch_scheduler(name.as_deref())?;
+            }
         }
         self.arm_change();
+        Ok(())
     }
 
     fn arm_change(&mut self) {
@@ -368,6 +376,7 @@ impl Simulation {
             bound,
             report,
             scheduler_exit: self.scheduler_exit.clone(),
+            detached: std::mem::take(&mut self.schedulers.detached),
             makespan: match bound {
                 Some(bound) if !cut => bound.critical_path.max(bound.work_per_cpu),
                 _ => Nanos(critical_path),
@@ -391,6 +400,11 @@ impl Simulation {
         let work_per_cpu = (u128::from(work) * u128::from(strongest) / u128::from(all)) as u64;
         let [critical_path, target_work, work_per_cpu] = [critical_path, work, work_per_cpu].map(Nanos);
         Bound { critical_path, target_work, work_per_cpu }
+    }
+
+    /// Names of all tasks, in their order.
+    pub(crate) fn task_names(&self) -> Vec<&str> {
+        self.table.iter().map(|row| row.name.as_str()).collect()
     }
 
     /// Name of a task, for messages.
@@ -429,7 +443,9 @@ fn check(
     if version < KernelVersion::V5_7 || version > KernelVersion::V7_2 {
         return Err(SimError::Kernel(version.to_string()));
     }
-    if version < KernelVersion::V6_12 && matches!(config.scheduler, Scheduler::Ext(_)) {
+    let comes = |change: &TimedChange| matches!(change.change, Change::Scheduler(Some(_)));
+    let ext = matches!(config.scheduler, Scheduler::Ext(_)) || workload.changes.iter().any(comes);
+    if version < KernelVersion::V6_12 && ext {
         return Err(SimError::NoSchedExt(version.to_string()));
     }
     let started: Vec<_> = workload.tasks.iter().filter(|task| !task.template).collect();
@@ -468,9 +484,17 @@ fn check(
 }
 
 /// Knobs that change during the run exist, may change then, and stay within their bounds.
-fn check_live_knobs(workload: &Workload, params: &FairParams, ext: &mut Ext) -> Result<(), SimError> {
+fn check_live_knobs(
+    workload: &Workload,
+    params: &FairParams,
+    ext: &mut Ext,
+    schedulers: &mut Schedulers,
+) -> Result<(), SimError> {
     for change in &workload.changes {
         let Change::Knob { name, value } = &change.change else { continue };
+        if !params.knows(name) && schedulers.take_live(name, *value)? {
+            continue;
+        }
         match ext.attached() {
             Some(ext) if !params.knows(name) => ext.check_live(name, *value)?,
             _ => params.check_live(name, *value)?,

@@ -186,7 +186,8 @@ pub struct CompareArgs {
   schedlab simulate periodic --scheduler vtime --cpus 2
   schedlab simulate graph.json --scheduler vtime --cpus 8 --duration 50s --json -
   schedlab simulate web.slrec --scheduler fair --perfetto web.pftrace
-  schedlab simulate hogs --scheduler vtime --set-at 200ms:slice_ns=1000000")]
+  schedlab simulate hogs --scheduler vtime --set-at 200ms:slice_ns=1000000
+  schedlab simulate hogs --switch-at 200ms:vtime --switch-at 400ms:none")]
 pub struct SimulateArgs {
     /// Workload file (.toml, rt-app .json), built-in workload, or recording (.slrec)
     #[arg(value_name = "WORKLOAD|RECORDING", value_hint = ValueHint::FilePath)]
@@ -200,6 +201,12 @@ pub struct SimulateArgs {
     /// Change a knob while it runs, in its own unit: 200ms:slice_ns=2000000
     #[arg(long, value_name = "TIME:NAME=VALUE", value_parser = parse_knob_change)]
     pub set_at: Vec<TimedChange>,
+    /// Attach another scheduler from BPF while it runs, or take it out: 2s:vtime, 2s:vtime:slice_ns=5000000, 4s:none
+    #[arg(long, value_name = "TIME:NAME|none", value_parser = parse_switch)]
+    pub switch_at: Vec<TimedChange>,
+    /// Attach a scheduler anew that ends and asks for it (SCX_ECODE_ACT_RESTART), as its user half would
+    #[arg(long)]
+    pub restart: bool,
     /// What the user half of the object would do before it attaches; NAME.setup.toml beside it is found
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub setup: Vec<PathBuf>,
@@ -235,6 +242,13 @@ fn parse_knob_change(text: &str) -> Result<TimedChange, String> {
     let (name, value) = knob.split_once('=').ok_or("write TIME:NAME=VALUE, e.g. 200ms:slice_ns=2000000")?;
     let value = value.parse().map_err(|_| format!("knob {name} takes a whole number in its own unit"))?;
     Ok(TimedChange { time, change: Change::Knob { name: name.to_owned(), value } })
+}
+
+/// `TIME:SCHEDULER` or `TIME:none`.
+fn parse_switch(text: &str) -> Result<TimedChange, String> {
+    let (time, name) = text.split_once(':').ok_or("write TIME:SCHEDULER or TIME:none, e.g. 2s:vtime")?;
+    let time = time.parse::<Nanos>().map_err(|error| error.to_string())?;
+    Ok(TimedChange { time, change: Change::Scheduler((name != "none").then(|| name.to_owned())) })
 }
 
 /// Randomness of one run, or of several for its spread.

@@ -8,15 +8,16 @@ use crate::setup::{Facts, SetupFile};
 use anyhow::{Result, anyhow};
 use schedlab_bpf::image::ObjectImage;
 use schedlab_model::event::{Event, EventSink};
-use schedlab_model::lever::{Candidate, SchedulerChoice};
+use schedlab_model::lever::{Candidate, SchedulerChoice, Setting};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{Machine, MachineError, Obtained, RunOutcome, RunRequest};
 use schedlab_model::recording::Recording;
 use schedlab_model::time::Nanos;
 use schedlab_model::workload::Workload;
+use schedlab_model::workload::change::{Change, TimedChange};
 use schedlab_report::MetricsCollector;
 use schedlab_sim::ext::{ExtOptions, ExtScheduler, SetUp, kernel_btf};
-use schedlab_sim::{Scheduler, Simulation, SimulationConfig, SimulationResult};
+use schedlab_sim::{Attachable, Scheduler, Simulation, SimulationConfig, SimulationResult};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,6 +38,9 @@ pub struct Piece {
 pub struct SimulatedMachine {
     pieces: Vec<Piece>,
     schedulers: BTreeMap<(String, usize), ExtScheduler>,
+    /// What the changes of each piece of work attach, once it was looked up.
+    attachable: Option<Vec<Vec<Attachable>>>,
+    restart: bool,
     jobs: usize,
     duration_limit: Option<Nanos>,
     interrupted: Arc<AtomicBool>,
@@ -57,6 +61,8 @@ impl SimulatedMachine {
         SimulatedMachine {
             pieces,
             schedulers: BTreeMap::new(),
+            attachable: None,
+            restart: false,
             jobs,
             duration_limit,
             interrupted,
@@ -71,9 +77,26 @@ impl SimulatedMachine {
         self
     }
 
+    /// Attaches schedulers anew that end and ask for it.
+    pub fn with_restart(mut self, restart: bool) -> SimulatedMachine {
+        self.restart = restart;
+        self
+    }
+
     /// What a reader must know of the objects that were prepared.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// How the schedulers change during a piece of work, if they do.
+    pub fn switches(&self, work: usize) -> Option<String> {
+        let switch = |change: &TimedChange| match &change.change {
+            Change::Scheduler(Some(name)) => Some(format!("{name} at {}", change.time)),
+            Change::Scheduler(None) => Some(format!("none at {}", change.time)),
+            _ => None,
+        };
+        let all: Vec<String> = self.pieces[work].workload.changes.iter().filter_map(switch).collect();
+        (!all.is_empty()).then(|| format!("schedulers change during the run: {}", all.join(", ")))
     }
 
     /// The pieces of work.
@@ -81,44 +104,82 @@ impl SimulatedMachine {
         &self.pieces
     }
 
-    /// Loads and compiles what a candidate needs, for every piece of work.
+    /// Loads and compiles what a candidate needs, for every piece of work, and what the work's own changes attach.
     pub fn prepare(&mut self, candidate: &Candidate) -> Result<()> {
-        let SchedulerChoice::Object(name) = &candidate.scheduler else { return Ok(()) };
-        let setup = self.setup_for(name)?;
-        for (index, piece) in self.pieces.iter().enumerate() {
-            let key = (name.clone(), index);
-            if self.schedulers.contains_key(&key) {
-                continue;
+        if self.attachable.is_none() {
+            let all: Result<_> = (0..self.pieces.len()).map(|index| self.load_attachable(index)).collect();
+            self.attachable = Some(all?);
+        }
+        if let SchedulerChoice::Object(name) = &candidate.scheduler {
+            for index in 0..self.pieces.len() {
+                self.load(name, index)?;
             }
-            let kernel = piece.machine.kernel;
-            let mut image = schedulers::load(name, kernel)?;
-            let topology = &piece.machine.topology;
-            let facts = Facts::new(topology);
-            let (steps, note) = match &setup {
-                Some(setup) => {
-                    let steps = setup.apply(&mut image, &facts, &kernel_btf(kernel))?;
-                    (steps, Some(format!("{name} is set up by {}", setup.path().display())))
-                }
-                None if schedulers::library().contains(&name.as_str()) => (None, None),
-                None => from_library(&mut image, &facts, kernel),
-            };
-            let signs = crate::inputs::objects::user_half(&image);
-            let note = match note {
-                Some(note) => Some(note),
-                None if !signs.is_empty() => Some(format!(
-                    "{name} runs as a bare object although it looks like having a user half ({}): write a set-up \
-                     file (docs/set-up-files.md)",
-                    signs.join("; ")
-                )),
-                None => None,
-            };
-            let options = ExtOptions::default();
-            let scheduler = ExtScheduler::with_set_up(image, kernel, topology, options, steps)?;
-            self.schedulers.insert(key, scheduler);
-            self.notes.extend(note);
         }
         self.notes.dedup();
         Ok(())
+    }
+
+    /// The schedulers that the changes of a piece of work attach, each as `NAME[:KNOB=VALUE]...`.
+    fn load_attachable(&mut self, index: usize) -> Result<Vec<Attachable>> {
+        let piece = self.pieces[index].clone();
+        let mut all: Vec<Attachable> = Vec::new();
+        for change in &piece.workload.changes {
+            let Change::Scheduler(Some(text)) = &change.change else { continue };
+            if all.iter().any(|known| known.name == *text) {
+                continue;
+            }
+            let list = std::slice::from_ref(text);
+            let found = crate::commands::common::candidates(list, &[], piece.machine.kernel);
+            let candidate = found.map_err(|failure| anyhow!("{failure}"))?.swap_remove(0);
+            let SchedulerChoice::Object(object) = &candidate.scheduler else {
+                return Err(anyhow!("'{text}' cannot be attached: give a scheduler from BPF, or none"));
+            };
+            let knob = |setting: &Setting| match setting {
+                Setting::Knob { name, value } => Ok((name.clone(), *value)),
+                _ => Err(anyhow!(
+                    "'{text}': only variables of the scheduler can be set, not attributes of tasks"
+                )),
+            };
+            let knobs = candidate.settings.iter().map(knob).collect::<Result<_>>()?;
+            all.push(Attachable { name: text.clone(), scheduler: self.load(object, index)?, knobs });
+        }
+        Ok(all)
+    }
+
+    /// An object for a piece of work.
+    fn load(&mut self, name: &str, index: usize) -> Result<ExtScheduler> {
+        let key = (name.to_owned(), index);
+        if let Some(known) = self.schedulers.get(&key) {
+            return Ok(known.clone());
+        }
+        let setup = self.setup_for(name)?;
+        let piece = &self.pieces[index];
+        let kernel = piece.machine.kernel;
+        let mut image = schedulers::load(name, kernel)?;
+        let topology = &piece.machine.topology;
+        let facts = Facts::new(topology);
+        let (steps, note) = match &setup {
+            Some(setup) => {
+                let steps = setup.apply(&mut image, &facts, &kernel_btf(kernel))?;
+                (steps, Some(format!("{name} is set up by {}", setup.path().display())))
+            }
+            None if schedulers::library().contains(&name) => (None, None),
+            None => from_library(&mut image, &facts, kernel),
+        };
+        let signs = crate::inputs::objects::user_half(&image);
+        let note = match note {
+            Some(note) => Some(note),
+            None if !signs.is_empty() => Some(format!(
+                "{name} runs as a bare object although it looks like having a user half ({}): write a set-up \
+                 file (docs/set-up-files.md)",
+                signs.join("; ")
+            )),
+            None => None,
+        };
+        let scheduler = ExtScheduler::with_set_up(image, kernel, topology, ExtOptions::default(), steps)?;
+        self.schedulers.insert(key, scheduler.clone());
+        self.notes.extend(note);
+        Ok(scheduler)
     }
 
     /// The set-up file for an object: one that was given and is for it, or the one beside it.
@@ -151,6 +212,8 @@ impl SimulatedMachine {
             seed: request.seed,
             cost_seed: request.cost_seed,
             duration_limit: self.duration_limit,
+            attachable: self.attachable.as_ref().map_or_else(Vec::new, |all| all[request.work].clone()),
+            restart: self.restart,
             ..SimulationConfig::new(piece.machine.clone(), Arc::clone(&piece.workload))
         })
     }

@@ -172,6 +172,26 @@ fn a_simulated_run_is_a_recording_like_any_other() {
 }
 
 #[test]
+fn schedulers_come_and_go_while_it_runs() {
+    let words = ["simulate", "hogs:duration=400ms", "--cpus", "1"];
+    let switched = |more: &[&str]| run(&[&words[..], more].concat());
+    let said = switched(&["--switch-at", "100ms:vtime:slice_ns=1ms", "--switch-at", "300ms:none"]).done().out;
+    assert!(said.contains("vtime:slice_ns=1ms at 100 ms, none at 300 ms"), "{said}");
+    let instructions = |more: &[&str]| {
+        simulator(&[&words[1..], more].concat())["bpf_instructions"].as_u64().expect("a count")
+    };
+    let (part, whole) = (
+        instructions(&["--switch-at", "100ms:vtime", "--switch-at", "300ms:none"]),
+        instructions(&["--scheduler", "vtime"]),
+    );
+    assert!(part > 0 && part < whole, "{part} of {whole}");
+    switched(&["--switch-at", "vtime"]).refused(2, &["TIME:SCHEDULER"]);
+    switched(&["--switch-at", "100ms:fair"]).refused(2, &["'fair'", "or none"]);
+    switched(&["--switch-at", "100ms:vtimes"]).refused(2, &["vtimes"]);
+    switched(&["--switch-at", "100ms:vtime", "--kernel", "6.1"]).refused(2, &["6.1"]);
+}
+
+#[test]
 fn a_knob_changes_while_it_runs() {
     let words = ["hogs:duration=400ms", "--cpus", "1", "--scheduler", "fifo"];
     let switches = |more: &[&str]| {

@@ -84,7 +84,8 @@ pub enum BuildError {
     },
     /// An event that is none.
     #[error(
-        "the event at {time} must be one of: cpu and online; suspend; cgroup with its path and settings; knob and value"
+        "the event at {time} must be one of: cpu and online; suspend; cgroup with its path and settings; knob and value; \
+         scheduler; end_scheduler"
     )]
     Event {
         /// Its time.

@@ -1,5 +1,5 @@
 //! What happens to the machine and its cgroups during a run: CPUs go on and offline, the machine is suspended,
-//! cgroups get other weights, knobs other values. Times are those of the run. The tasks know nothing of it.
+//! cgroups get other weights, knobs other values, schedulers come and go. Times are those of the run. The tasks know nothing of it.
 
 use crate::ids::CpuId;
 use crate::policy::Nice;
@@ -90,6 +90,20 @@ pub struct CgroupSpec {
     pub settings: CgroupSettings,
 }
 
+/// What takes a scheduler from BPF away without its doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulerEnd {
+    /// Somebody presses SysRq-S.
+    Sysrq,
+    /// The soft lockup detector finds a CPU that does not schedule.
+    SoftLockup,
+    /// The hard lockup detector finds a CPU that takes no interrupts.
+    HardLockup,
+    /// RCU finds a CPU that does not get through a quiescent state.
+    RcuStall,
+}
+
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
@@ -111,6 +125,16 @@ pub enum Change {
         name: String,
         /// Its value from then on, in its own unit.
         value: i64,
+    },
+    /// A scheduler from BPF is attached in place of the one there is, by the name that the run knows it by; `None`
+    /// only takes that one out, and its tasks go to the fair class.
+    Scheduler(Option<String>),
+    /// The kernel throws the scheduler from BPF out.
+    EndScheduler {
+        /// Why.
+        by: SchedulerEnd,
+        /// The CPU on which that was found.
+        cpu: CpuId,
     },
 }
 

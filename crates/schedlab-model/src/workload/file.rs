@@ -4,7 +4,7 @@
 //! origin ([`super::validate`]). docs/workloads.md describes the format with examples.
 
 use super::builder::{BuildError, Builder};
-use super::change::{CgroupSettings, CgroupSpec, Change, CpuMax, TimedChange};
+use super::change::{CgroupSettings, CgroupSpec, Change, CpuMax, SchedulerEnd, TimedChange};
 use super::{Amount, Arrival, ChannelType, Op, TimerRef, Workload};
 use crate::cpu_set::CpuSet;
 use crate::ids::CpuId;
@@ -70,7 +70,7 @@ struct CgroupText {
     burst: Option<Nanos>,
 }
 
-/// Something that happens to the machine: one of a CPU, a suspend, a cgroup.
+/// Something that happens to the machine: one of a CPU, a suspend, a cgroup, a knob, a scheduler.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EventText {
@@ -87,6 +87,10 @@ struct EventText {
     knob: Option<String>,
     #[serde(default)]
     value: Option<i64>,
+    #[serde(default)]
+    scheduler: Option<String>,
+    #[serde(default)]
+    end_scheduler: Option<SchedulerEnd>,
 }
 
 #[derive(Deserialize)]
@@ -391,19 +395,36 @@ fn cgroup(text: &CgroupText) -> Result<CgroupSpec, BuildError> {
 }
 
 fn change(text: &EventText) -> Result<TimedChange, BuildError> {
-    let others =
-        text.cpu.is_some() || text.online.is_some() || text.suspend.is_some() || text.cgroup.is_some();
-    if let (Some(name), Some(value), false) = (&text.knob, text.value, others) {
-        return Ok(TimedChange { time: text.time, change: Change::Knob { name: name.clone(), value } });
+    let given = [
+        text.online.is_some(),
+        text.suspend.is_some(),
+        text.cgroup.is_some(),
+        text.knob.is_some(),
+        text.scheduler.is_some(),
+        text.end_scheduler.is_some(),
+    ];
+    let refused = BuildError::Event { time: text.time };
+    let stray_cpu = text.cpu.is_some() && text.online.is_none() && text.end_scheduler.is_none();
+    if given.iter().filter(|given| **given).count() != 1
+        || stray_cpu
+        || text.value.is_some() != text.knob.is_some()
+    {
+        return Err(refused);
     }
-    if text.knob.is_some() || text.value.is_some() {
-        return Err(BuildError::Event { time: text.time });
-    }
-    let change = match (text.cpu, text.online, text.suspend, &text.cgroup) {
-        (Some(cpu), Some(online), None, None) => Change::Cpu { cpu: CpuId(cpu), online },
-        (None, None, Some(time), None) => Change::Suspend(time),
-        (None, None, None, Some(text)) => Change::Cgroup(cgroup(text)?),
-        _ => return Err(BuildError::Event { time: text.time }),
+    let change = if let (Some(cpu), Some(online)) = (text.cpu, text.online) {
+        Change::Cpu { cpu: CpuId(cpu), online }
+    } else if let Some(time) = text.suspend {
+        Change::Suspend(time)
+    } else if let Some(text) = &text.cgroup {
+        Change::Cgroup(cgroup(text)?)
+    } else if let (Some(name), Some(value)) = (&text.knob, text.value) {
+        Change::Knob { name: name.clone(), value }
+    } else if let Some(name) = &text.scheduler {
+        Change::Scheduler((name != "none").then(|| name.clone()))
+    } else if let Some(by) = text.end_scheduler {
+        Change::EndScheduler { by, cpu: CpuId(text.cpu.unwrap_or(0)) }
+    } else {
+        return Err(refused);
     };
     Ok(TimedChange { time: text.time, change })
 }

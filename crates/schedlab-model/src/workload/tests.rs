@@ -111,18 +111,34 @@ online = true
 [[event]]
 time = "200ms"
 suspend = "50ms"
+[[event]]
+time = "400ms"
+scheduler = "vtime"
+[[event]]
+time = "500ms"
+end_scheduler = "hard-lockup"
+cpu = 2
+[[event]]
+time = "600ms"
+scheduler = "none"
 "#;
     let workload = file::parse(text).expect("reads");
     assert_eq!(workload.offline, [CpuId(1), CpuId(3)]);
     assert_eq!((workload.cgroups[0].settings.weight, workload.cgroups[0].path.as_str()), (200, "/web"));
     assert_eq!(workload.cgroups[0].settings.max.quota, Some(Nanos::from_millis(20)));
     let times: Vec<u64> = workload.changes.iter().map(|change| change.time.0 / 1_000_000).collect();
-    assert_eq!(times, [100, 200, 300], "in order of time");
+    assert_eq!(times, [100, 200, 300, 400, 500, 600], "in order of time");
+    let [attach, end, detach] = [3, 4, 5].map(|row: usize| workload.changes[row].change.clone());
+    assert_eq!(attach, change::Change::Scheduler(Some("vtime".to_owned())));
+    assert_eq!(end, change::Change::EndScheduler { by: change::SchedulerEnd::HardLockup, cpu: CpuId(2) });
+    assert_eq!(detach, change::Change::Scheduler(None));
     assert_eq!(workload.changes[0].change, change::Change::Cpu { cpu: CpuId(1), online: true });
     for (wrong, said) in [
         (text.replace("weight = 200", "weight = 20000"), "1 to 10000"),
         (text.replace("path = \"/web\"\nweight", "path = \"web\"\nweight"), "begins with /"),
         (text.replace("online = true", ""), "must be one of"),
+        (text.replace("scheduler = \"vtime\"", "scheduler = \"vtime\"\ncpu = 1"), "must be one of"),
+        (text.replace("hard-lockup", "lockup"), "hard-lockup"),
     ] {
         let error = file::parse(&wrong).expect_err(said).to_string();
         assert!(error.contains(said), "{error}");

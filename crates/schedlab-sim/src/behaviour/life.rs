@@ -96,7 +96,9 @@ impl Simulation {
         let attributes = self.target_attributes(&given, self.core.k.task(task).target);
         let (now, cpu) = (self.core.k.now, self.core.k.this_cpu);
         self.core.set_attributes(task, &attributes);
-        let (policy, nice, rt_priority) = (attributes.policy, attributes.nice, attributes.rt_priority);
+        // What it is now: the change may have been refused.
+        let state = self.core.k.task(task);
+        let (policy, nice, rt_priority) = (state.policy, state.nice, state.rt_priority);
         let kind = EventKind::AttributesChanged { task, policy, nice, rt_priority };
         self.core.k.trace.emit(now, cpu, kind);
         self.core.k.may_run_on(task, cpu)

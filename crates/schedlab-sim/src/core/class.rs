@@ -1,9 +1,9 @@
 //! Dispatch to the scheduling classes, by enum.
 
 use super::{Core, flags};
-use crate::kernel::{Class, Resched, Task, TaskState};
+use crate::kernel::{Class, Resched, Task};
 use crate::{fair, rt};
-use schedlab_model::{CpuId, TaskAttributes, TaskId};
+use schedlab_model::{CpuId, Policy, TaskAttributes, TaskId};
 
 impl Core {
     /// `enqueue_task`: the class queues the task; `Task::cpu` is `cpu` already.
@@ -224,12 +224,18 @@ impl Core {
         });
     }
 
-    /// `__sched_setscheduler`: policy, nice, priority, slice.
+    /// `__sched_setscheduler`: policy, nice, priority, slice. Refused with `-EACCES` where the scheduler said so
+    /// (`scx.disallow`).
     fn set_scheduler(&mut self, task: TaskId, attributes: &TaskAttributes) {
         let state = self.k.task(task);
         if state.has_attributes(attributes) {
             return;
         }
+        let asks = attributes.policy == Policy::Ext && state.policy != Policy::Ext;
+        if asks && self.ext.disallows(task) {
+            return;
+        }
+        let state = self.k.task(task);
         let (before, old_prio) = (state.class, state.prio());
         let mut after = Task::new(attributes, TaskId::IDLE, 0);
         if after.class == Class::Fair && self.ext.takes(after.policy) {
@@ -250,18 +256,5 @@ impl Core {
                 core.ext.reweight_task(&mut core.k, task);
             }
         });
-    }
-
-    /// The ext scheduler ended: every task of it goes on in the fair class.
-    pub(crate) fn disable_ext(&mut self) {
-        for index in 1..self.k.tasks.len() {
-            let task = TaskId(index as u32);
-            if self.k.task(task).class == Class::Ext && self.k.task(task).state != TaskState::Dead {
-                let how = flags::MOVE | flags::CLASS;
-                self.change_task(task, how, |core| core.k.task_mut(task).class = Class::Fair);
-            }
-            self.ext.give_up(&mut self.k, task);
-        }
-        self.ext.disabled(&mut self.k);
     }
 }

@@ -29,6 +29,9 @@ impl Core {
                 self.ext.change_cgroup(&mut self.k, cgroup);
                 crate::fair::group::set(&mut self.k, cgroup);
             }
+            Change::EndScheduler { by, cpu } => self.ext.throw_out(&self.k, Some(*by), *cpu),
+            // The simulation's: it has the schedulers.
+            Change::Scheduler(_) => {}
         }
         None
     }

@@ -19,7 +19,6 @@ use crate::kernel::{Class, CostKind, Kernel};
 use schedlab_bpf::exec::Instance;
 use schedlab_bpf::image::MapOrigin;
 use schedlab_model::outcome::SchedulerExit;
-use schedlab_model::workload::Workload;
 use schedlab_model::workload::change::CgroupSpec;
 use schedlab_model::{CpuId, Policy, TaskId};
 use std::collections::BTreeMap;
@@ -43,7 +42,7 @@ pub(crate) struct Attached {
     /// The CPU that is choosing its next task.
     pub(super) choosing: Option<CpuId>,
     /// Names of tasks (`comm`) and their cgroups.
-    names: Vec<(String, String)>,
+    pub(super) names: Vec<(String, String)>,
 }
 
 impl Attached {
@@ -84,7 +83,7 @@ impl Attached {
     }
 
     /// Gives objects that read `CONFIG_HZ` the machine's.
-    fn set_hz(&mut self, hz: u64) {
+    pub(super) fn set_hz(&mut self, hz: u64) {
         let image = self.scheduler.image();
         let wanted = image.kconfig.iter().find(|wanted| wanted.name == "CONFIG_HZ");
         let map = image.maps.iter().position(|map| map.origin == MapOrigin::Kconfig);
@@ -183,7 +182,11 @@ impl Attached {
 /// The class's state in one simulation; empty without a scheduler.
 #[derive(Default)]
 pub(crate) struct Ext {
-    attached: Option<Box<Attached>>,
+    pub(super) attached: Option<Box<Attached>>,
+    /// Instructions that schedulers before this one executed.
+    pub(super) executed_before: u64,
+    /// CPUs went on or off this often (`scx_hotplug_seq`).
+    pub(super) hotplug_seq: u64,
 }
 
 impl Ext {
@@ -196,7 +199,7 @@ impl Ext {
             let name = scheduler.name().to_owned();
             attached.set_up(&*actions).map_err(|reason| SimError::Scheduler { name, reason })?;
         }
-        Ok(Ext { attached: Some(attached) })
+        Ok(Ext { attached: Some(attached), ..Ext::default() })
     }
 
     /// The attached scheduler.
@@ -210,32 +213,6 @@ impl Ext {
             ext.names.resize(ext.names.len().max(task.index() + 1), (String::new(), String::new()));
             ext.names[task.index()] = (name.to_owned(), cgroup.to_owned());
         }
-    }
-
-    /// The run begins: `ops.init`, watchdog timer. Called once, before any task starts.
-    pub(crate) fn start(&mut self, k: &mut Kernel, workload: &Workload) {
-        let Some(ext) = self.attached.as_deref_mut() else { return };
-        assert_eq!(ext.scheduler.cpu_count(), k.cpu_count(), "prepared for this machine");
-        ext.host.tick_ns = k.tick_ns;
-        ext.set_hz(1_000_000_000 / k.tick_ns.max(1));
-        let offline = &workload.offline;
-        ext.enter(k, |cx| {
-            offline.iter().for_each(|cpu| lifecycle::set_online(cx, cpu.0, false));
-            cx.host().hotplug_seq = offline.len() as u64;
-            let mut specs = cgroup::specs(workload);
-            specs.retain(|spec| !cgroup::is_autogroup(spec));
-            cgroup::build(cx, specs);
-            lifecycle::start(cx);
-        });
-        if let Some(actions) = ext.scheduler.set_up()
-            && ext.host.exit.is_none()
-            && let Err(problem) = ext.set_up_attached(&*actions)
-        {
-            ext.enter(k, |cx| super::exit::error(cx, format!("set-up: {problem}")));
-        }
-        // What it began, timers above all, begins now.
-        ext.enter(k, |_| {});
-        ext.arm_watchdog(k);
     }
 
     /// Whether tasks of this policy belong to the class (all of NORMAL, BATCH, IDLE, EXT while a scheduler is
@@ -262,24 +239,20 @@ impl Ext {
     /// placement. Called for every task of any class, as `scx_fork` does.
     pub(crate) fn init_task(&mut self, k: &mut Kernel, task: TaskId) {
         let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
-        let leader = *ext.leaders.entry(k.task(task).process).or_insert(task.0);
         let in_class = k.task(task).class == Class::Ext;
-        let (name, cgroup) = ext.names.get(task.index()).cloned().unwrap_or_default();
-        let allowed = words(k, task);
-        let mut facts = facts(k, task, leader, &name, &allowed);
-        facts.cgroup = ext.host.find_cgroup(&cgroup);
-        ext.enter(k, |cx| {
-            if lifecycle::create(cx, task.0, &facts) {
-                lifecycle::init_task(cx, task.0);
+        if ext.create_task(k, task) {
+            ext.enter(k, |cx| {
+                lifecycle::init_task(cx, task.0, true);
                 if in_class {
                     lifecycle::enable_task(cx, task.0);
                 }
-            }
-        });
+            });
+        }
     }
 
     /// `handle_hotplug` and what programs see of it.
     pub(crate) fn hotplug(&mut self, k: &mut Kernel, cpu: CpuId, online: bool) {
+        self.hotplug_seq += 1;
         let Some(ext) = self.attached.as_deref_mut() else { return };
         let live = ext.host.enabled != 0 && ext.host.exit.is_none();
         ext.enter(k, |cx| {
@@ -377,7 +350,7 @@ impl Ext {
     }
 
     /// Brings the task's attributes up to date and calls `then`.
-    fn changed(&mut self, k: &mut Kernel, task: TaskId, then: impl FnOnce(&mut Cx<'_>)) {
+    pub(super) fn changed(&mut self, k: &mut Kernel, task: TaskId, then: impl FnOnce(&mut Cx<'_>)) {
         let Some(ext) = self.of(task) else { return };
         let allowed = words(k, task);
         let facts = facts(k, task, 0, "", &allowed);
@@ -390,7 +363,7 @@ impl Ext {
 
     /// The attached scheduler if it knows the task.
     #[inline]
-    fn of(&mut self, task: TaskId) -> Option<&mut Attached> {
+    pub(super) fn of(&mut self, task: TaskId) -> Option<&mut Attached> {
         self.attached
             .as_deref_mut()
             .filter(|ext| ext.host.tasks.get(task.index()).is_some_and(|entity| entity.address != 0))
@@ -630,14 +603,14 @@ impl Ext {
 
     /// BPF instructions executed so far.
     pub(crate) fn bpf_instructions(&self) -> u64 {
-        self.attached.as_ref().map_or(0, |ext| ext.instance.executed())
+        self.executed_before + self.attached.as_ref().map_or(0, |ext| ext.instance.executed())
     }
 }
 
 impl Attached {
     /// The class of the task that becomes current. One of a stronger class is remembered here, as the class's own
     /// functions do not see it come.
-    fn note_curr(&mut self, k: &Kernel, cpu: CpuId, curr: TaskId) -> CurrClass {
+    pub(super) fn note_curr(&mut self, k: &Kernel, cpu: CpuId, curr: TaskId) -> CurrClass {
         let class = match k.task(curr).class {
             Class::Idle => CurrClass::Idle,
             Class::Ext => CurrClass::Ext,
@@ -651,7 +624,17 @@ impl Attached {
         class
     }
 
-    fn arm_watchdog(&mut self, k: &mut Kernel) {
+    /// Gives a task its kernel object. `false` if the region is full.
+    pub(super) fn create_task(&mut self, k: &mut Kernel, task: TaskId) -> bool {
+        let leader = *self.leaders.entry(k.task(task).process).or_insert(task.0);
+        let (name, cgroup) = self.names.get(task.index()).cloned().unwrap_or_default();
+        let allowed = words(k, task);
+        let mut facts = facts(k, task, leader, &name, &allowed);
+        facts.cgroup = self.host.find_cgroup(&cgroup);
+        self.enter(k, |cx| lifecycle::create(cx, task.0, &facts))
+    }
+
+    pub(super) fn arm_watchdog(&mut self, k: &mut Kernel) {
         let interval = self.host.ops.timeout_ns / 2;
         k.arm_ext_timer(TOKEN_WATCHDOG, k.now + interval.max(k.tick_ns));
     }

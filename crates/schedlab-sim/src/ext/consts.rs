@@ -146,6 +146,8 @@ pub const SCX_EXIT_UNREG: u32 = 64;
 pub const SCX_EXIT_UNREG_BPF: u32 = 65;
 /// Unregistered by the kernel.
 pub const SCX_EXIT_UNREG_KERN: u32 = 66;
+/// SysRq-S.
+pub const SCX_EXIT_SYSRQ: u32 = 67;
 /// A runtime error.
 pub const SCX_EXIT_ERROR: u32 = 1024;
 /// `scx_bpf_error()`.

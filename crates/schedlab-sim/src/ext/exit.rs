@@ -1,12 +1,13 @@
 //! How a scheduler ends: kinds and words of the kernel, and the `struct scx_exit_info` that `ops.exit()` gets.
 
 use super::consts::{
-    SCX_EFLAG_INITIALIZED, SCX_EXIT_ERROR, SCX_EXIT_ERROR_BPF, SCX_EXIT_ERROR_STALL, SCX_EXIT_UNREG,
-    SCX_EXIT_UNREG_BPF, SCX_EXIT_UNREG_KERN,
+    SCX_EFLAG_INITIALIZED, SCX_EXIT_ERROR, SCX_EXIT_ERROR_BPF, SCX_EXIT_ERROR_STALL, SCX_EXIT_SYSRQ,
+    SCX_EXIT_UNREG, SCX_EXIT_UNREG_BPF, SCX_EXIT_UNREG_KERN,
 };
 use super::host::{Cx, Host};
 use schedlab_model::Nanos;
 use schedlab_model::outcome::SchedulerExit;
+use schedlab_model::workload::change::SchedulerEnd;
 use std::sync::Arc;
 
 /// Longest message the kernel keeps, its end included.
@@ -46,11 +47,37 @@ pub(crate) fn reason(kind: u32) -> &'static str {
         SCX_EXIT_UNREG => "unregistered from user space",
         SCX_EXIT_UNREG_BPF => "unregistered from BPF",
         SCX_EXIT_UNREG_KERN => "unregistered from the main kernel",
+        SCX_EXIT_SYSRQ => "disabled by sysrq-S",
         SCX_EXIT_ERROR => "runtime error",
         SCX_EXIT_ERROR_BPF => "scx_bpf_error",
         SCX_EXIT_ERROR_STALL => "runnable task stall",
         _ => "<UNKNOWN>",
     }
+}
+
+/// Seconds after which the soft lockup detector calls upon sched_ext: three quarters of its threshold.
+const SOFT_LOCKUP_S: u32 = 15;
+
+/// Kind, CPU and words of an end that comes from outside the scheduler: from its loader, if `by` is `None`. `None` if
+/// the version does not act upon it (`scx_softlockup`, `scx_hardlockup`, `scx_rcu_cpu_stall`).
+pub(crate) fn from_outside(
+    by: Option<SchedulerEnd>,
+    version: (u16, u16),
+    cpu: u32,
+) -> Option<(u32, i32, String)> {
+    let (since, text) = match by {
+        None => return Some((SCX_EXIT_UNREG, -1, String::new())),
+        Some(SchedulerEnd::Sysrq) => return Some((SCX_EXIT_SYSRQ, -1, String::new())),
+        Some(SchedulerEnd::SoftLockup) if version >= (6, 19) => {
+            ((6, 19), format!("soft lockup - CPU {cpu} stuck for {SOFT_LOCKUP_S}s"))
+        }
+        Some(SchedulerEnd::SoftLockup) => {
+            ((6, 13), format!("soft lockup - CPU#{cpu} stuck for {SOFT_LOCKUP_S}s"))
+        }
+        Some(SchedulerEnd::HardLockup) => ((6, 19), format!("hard lockup - CPU {cpu}")),
+        Some(SchedulerEnd::RcuStall) => ((6, 18), "RCU CPU stall detected!".to_owned()),
+    };
+    (version >= since).then_some((SCX_EXIT_ERROR, cpu as i32, text))
 }
 
 impl Host {

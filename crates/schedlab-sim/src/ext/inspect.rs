@@ -70,13 +70,4 @@ impl Simulation {
         self.end_scheduler();
         self.scheduler_exit.clone()
     }
-
-    /// If the scheduler has claimed its exit, takes it out.
-    #[cold]
-    pub(crate) fn end_scheduler(&mut self) {
-        if let Some(exit) = self.core.ext.take_exit() {
-            self.core.disable_ext();
-            self.scheduler_exit.get_or_insert(exit);
-        }
-    }
 }

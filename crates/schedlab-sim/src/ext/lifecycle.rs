@@ -32,8 +32,9 @@ pub(crate) struct TaskFacts<'a> {
 /// `PF_KTHREAD`.
 const PF_KTHREAD: u32 = 0x0020_0000;
 
-/// The enable path of a scheduler without tasks: `ops.init()`, then every callback is switched on.
-pub(crate) fn start(cx: &mut Cx<'_>) {
+/// The enable path up to the tasks: `ops.init()`, then every callback is switched on and told of the cgroups, in
+/// bypass if there are tasks already.
+pub(crate) fn start(cx: &mut Cx<'_>, bypass: bool) {
     idle::reset(cx);
     let value = call(cx, Op::Init, None, [0, 0], &[]) as i32;
     if value != 0 {
@@ -55,6 +56,9 @@ pub(crate) fn start(cx: &mut Cx<'_>) {
     }
     let present = host.programs.iter().enumerate().filter(|(_, program)| program.is_some());
     host.enabled = present.fold(0, |mask, (op, _)| mask | 1 << op);
+    if bypass {
+        begin_bypass(cx);
+    }
     cgroup::init_all(cx);
 }
 
@@ -171,28 +175,34 @@ pub(crate) fn write_affinity(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) 
     memory.write_u32(at, facts.nr_cpus_allowed);
 }
 
-/// `__scx_init_task` on the fork path.
-pub(crate) fn init_task(cx: &mut Cx<'_>, task: u32) {
+/// `__scx_init_task`, when the task is forked or because it is there when the scheduler comes. Whether the task,
+/// there already, shall not be taken by `SCHED_EXT` (`scx.disallow`).
+pub(crate) fn init_task(cx: &mut Cx<'_>, task: u32, fork: bool) -> bool {
+    let mut disallowed = false;
     if cx.host().has_op(Op::InitTask) {
         let layout = Arc::clone(&cx.host().layout);
         let host = cx.host();
         let entity = host.task(task);
         let (address, cgroup) = (entity.address, host.cgroups[entity.cgroup as usize].address);
         let memory = cx.memory();
-        let Some(args) = memory.alloc(64, 8) else { return };
-        memory.write_u8(args, 1);
+        let Some(args) = memory.alloc(64, 8) else { return false };
+        memory.write_u8(args, fork.into());
         memory.write_u64(args + layout.init_task_cgroup, cgroup);
         let value = call(cx, Op::InitTask, None, [0, 0], &[address, args]) as i32;
         cx.memory().free(args, 64, 8);
         if value != 0 {
-            // Linux fails the fork; a workload that cannot fork has nothing to compare.
+            // On a fork Linux fails that; a workload that cannot fork has nothing to compare.
             let error = sanitize_error(cx.host(), Op::InitTask, value);
             let (host, memory) = cx.parts();
             let text = format!("ops.init_task() failed ({error}) for {}", host.label(memory, task));
             exit::error(cx, text);
+            if !fork {
+                return false;
+            }
         }
         let (host, memory) = cx.parts();
-        if memory.read_u8(address + layout.task.disallow) != 0 {
+        disallowed = memory.read_u8(address + layout.task.disallow) != 0;
+        if disallowed && fork {
             let text = format!(
                 "ops.init_task() set task->scx.disallow for {} during fork",
                 host.label(memory, task)
@@ -201,6 +211,7 @@ pub(crate) fn init_task(cx: &mut Cx<'_>, task: u32) {
         }
     }
     cx.host().task_mut(task).life = Life::Ready;
+    disallowed
 }
 
 /// `scx_enable_task`: the task is in the class from now on.

@@ -4,7 +4,7 @@
 //! [`ExtScheduler`] is an object made ready once; each simulation attaches a copy. [`class`] is the seam to
 //! the core: the functions of `struct sched_class`. Behind it: [`enqueue`] and [`dispatch`] move tasks between
 //! queues ([`dsq`]) and call the scheduler ([`call`]); [`kfunc`] is what it may call back; [`idle`] tracks
-//! idle CPUs; [`lifecycle`] is beginning and end; [`exit`] why it ended; [`kernel`] the simulated kernel's
+//! idle CPUs; [`lifecycle`] is beginning and end, [`enable`] how a scheduler comes; [`exit`] why it ended; [`kernel`] the simulated kernel's
 //! types. docs/model.md says where all this differs from Linux.
 //!
 //! An error is remembered; the core asks [`Ext::take_exit`] after every event and, if there is one, moves
@@ -19,6 +19,7 @@ mod consts;
 mod dispatch;
 mod dsq;
 mod dump;
+mod enable;
 mod enqueue;
 mod exit;
 mod host;
@@ -39,6 +40,7 @@ mod task;
 mod trace;
 
 pub(crate) use class::Ext;
+pub(crate) use enable::existing as existing_tasks;
 pub use kernel::kernel_btf;
 pub use scheduler::{ExtOptions, ExtScheduler};
 pub use setup::{SetUp, UserHalf};

@@ -33,7 +33,7 @@ pub(crate) struct TaskGroup {
     /// Row of the group above; the root's is its own.
     pub(crate) parent: usize,
     /// Its settings as asked for.
-    settings: CgroupSettings,
+    pub(crate) settings: CgroupSettings,
     /// `tg->idle`.
     idle: bool,
     /// `tg->shares`, scaled down.

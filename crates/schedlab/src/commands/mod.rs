@@ -1,7 +1,7 @@
 //! One module a command; this one only chooses.
 
 mod calibrate;
-mod common;
+pub(crate) mod common;
 mod compare;
 mod demo;
 mod examine;

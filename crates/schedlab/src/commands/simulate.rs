@@ -17,9 +17,9 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     let works = std::slice::from_ref(&args.work);
     let Prepared { mut pieces, notes, works, .. } =
         common::prepare(works, &args.machine, args.allow_drops, 1)?;
-    if !args.set_at.is_empty() {
+    if !(args.set_at.is_empty() && args.switch_at.is_empty()) {
         let changes = &mut Arc::make_mut(&mut pieces[0].workload).changes;
-        changes.extend(args.set_at.iter().cloned());
+        changes.extend(args.set_at.iter().chain(&args.switch_at).cloned());
         changes.sort_by_key(|change| change.time);
     }
     let kernel = pieces[0].machine.kernel;
@@ -27,7 +27,8 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     let run = &args.run;
     let interrupted = common::interrupt_flag();
     let mut machine = SimulatedMachine::new(pieces, run.jobs, run.duration, interrupted)
-        .with_setups(common::setups(&args.setup)?);
+        .with_setups(common::setups(&args.setup)?)
+        .with_restart(args.restart);
     machine.prepare(&candidate)?;
     let request =
         |seed: u64| RunRequest { candidate: &candidate, work: 0, seed: run.seed + seed, cost_seed: None };
@@ -47,6 +48,7 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     result.works = works;
     result.notes = notes;
     result.notes.extend(machine.notes().iter().cloned());
+    result.notes.extend(machine.switches(0));
     result.candidates =
         vec![CandidateRecord::of(&candidate, outcomes.iter().map(|outcome| &outcome.metrics))];
     result.runs =

@@ -24,7 +24,7 @@ pub(super) const CALLBACKS: &[Item] = &[
     partly(
         "init_task",
         (6, 12),
-        "always on the fork path; failing there ends the scheduler, Linux fails the fork",
+        "failing on a fork ends the scheduler, Linux fails the fork",
         "init_task_fails",
     ),
     partly("exit_task", (6, 12), "`cancelled` is never set", "init_enable_count"),

@@ -78,11 +78,14 @@ pub(super) const QUEUES: &[Item] = &[
     yes("destroying a queue in use is an error", "destroy_in_use"),
 ];
 
+/// What ends a scheduler without its doing, asked for by the workload's events.
+const OUTSIDE: &str = "ext_switching::something_outside_ends_the_scheduler";
+
 pub(super) const EXITS: &[Item] = &[
     yes("SCX_EXIT_UNREG", "minimal"),
     yes("SCX_EXIT_UNREG_BPF", "exit_dispatch"),
     yes("SCX_EXIT_UNREG_KERN", "hotplug_offline_nocb"),
-    no("SCX_EXIT_SYSRQ", (6, 12), "no keyboard"),
+    yes("SCX_EXIT_SYSRQ", OUTSIDE),
     no("SCX_EXIT_PARENT", (7, 0), "sub-schedulers need the cid-form"),
     yes("SCX_EXIT_ERROR", "ddsp_bogus_dsq_fail"),
     yes("SCX_EXIT_ERROR_BPF", "dump"),
@@ -134,12 +137,27 @@ pub(super) const RULES: &[Item] = &[
     ),
     since(7, 0, "ext_server: a share beside real-time tasks", "rt_stall"),
     yes("a kfunc out of place is an error", "ext_versions::kfuncs_out_of_place_are_refused"),
-    no(
-        "lockups (soft, hard, RCU) end the scheduler",
-        (6, 12),
-        "callbacks run one at a time and are cut after 50 million instructions",
+    partly(
+        "soft lockups end the scheduler",
+        (6, 13),
+        "asked for by an event: callbacks run one at a time and are cut after 50 million instructions",
+        OUTSIDE,
     ),
-    no("task->disallow", (6, 12), "every task is initialised on the fork path, where it is an error"),
+    partly("RCU stalls end the scheduler", (6, 18), "asked for by an event", OUTSIDE),
+    partly("hard lockups end the scheduler", (6, 19), "asked for by an event", OUTSIDE),
+    yes(
+        "schedulers come and go while tasks run",
+        "ext_switching::switching_often_loses_nobody_in_any_version",
+    ),
+    yes(
+        "tasks that exist are initialised, then enabled, in bypass",
+        "ext_switching::tasks_that_exist_are_initialised_then_enabled",
+    ),
+    yes("task->disallow", "ext_switching::a_scheduler_may_refuse_tasks_that_were_there_before_it"),
+    yes(
+        "a loader attaches a scheduler anew that asks for it",
+        "ext_switching::a_scheduler_that_asks_for_it_is_attached_anew",
+    ),
     no("bypass load balancer", (7, 0), "waiting tasks stay on their CPUs"),
     no("ops.priv, struct_ops association", (7, 1), "sub-schedulers need the cid-form"),
 ];

@@ -1,0 +1,102 @@
+//! The schedulers from BPF that a simulation may attach, and coming and going while it runs: what loaders do from
+//! user space. What the kernel does then is in [`crate::core::switching`].
+
+use crate::config::{Attachable, Scheduler, SimulationConfig};
+use crate::error::SimError;
+use crate::ext::Ext;
+use crate::simulation::Simulation;
+use schedlab_model::CpuId;
+use schedlab_model::outcome::SchedulerExit;
+use schedlab_model::workload::change::Change;
+
+/// `SCX_ECODE_ACT_RESTART`: the loader is asked to load the scheduler anew.
+const SCX_ECODE_ACT_RESTART: i64 = 1 << 48;
+/// `SCX_EXIT_UNREG_BPF` and `SCX_EXIT_UNREG_KERN`: the exits with codes.
+const EXITS_WITH_CODES: std::ops::RangeInclusive<u32> = 65..=66;
+
+/// What can be attached, and what was.
+pub(crate) struct Schedulers {
+    attachable: Vec<Attachable>,
+    /// The one that is attached or was last.
+    last: Option<Attachable>,
+    restart: bool,
+    /// Ends that were asked for.
+    pub(crate) detached: Vec<SchedulerExit>,
+}
+
+impl Schedulers {
+    /// Of a run; every scheduler that its changes ask for is there and takes its knobs.
+    pub(crate) fn new(config: &SimulationConfig, knobs: &[(String, i64)]) -> Result<Schedulers, SimError> {
+        let last = match &config.scheduler {
+            Scheduler::Ext(scheduler) => {
+                Some(Attachable { name: String::new(), scheduler: scheduler.clone(), knobs: knobs.to_vec() })
+            }
+            _ => None,
+        };
+        let attachable = config.attachable.clone();
+        for change in &config.workload.changes {
+            if let Change::Scheduler(Some(name)) = &change.change {
+                let found = attachable.iter().find(|other| other.name == *name);
+                let found = found.ok_or_else(|| SimError::Scheduler {
+                    name: name.clone(),
+                    reason: "the workload attaches it, but the run was given no such scheduler".to_owned(),
+                })?;
+                Ext::new(&found.scheduler, &found.knobs)?;
+            }
+        }
+        Ok(Schedulers { attachable, last, restart: config.restart, detached: Vec::new() })
+    }
+
+    /// Whether a scheduler that comes later has this knob and takes this value.
+    pub(crate) fn take_live(&mut self, name: &str, value: i64) -> Result<bool, SimError> {
+        let has = |other: &&Attachable| other.scheduler.image().locate(name).is_ok();
+        let Some(found) = self.attachable.iter().find(has) else { return Ok(false) };
+        let mut ext = Ext::new(&found.scheduler, &[])?;
+        ext.attached().map_or(Ok(false), |ext| ext.check_live(name, value).map(|()| true))
+    }
+}
+
+impl Simulation {
+    /// The scheduler that is attached goes, another comes if one is named. The ideal scheduler stays what it is.
+    pub(crate) fn switch_scheduler(&mut self, name: Option<&str>) -> Result<(), SimError> {
+        if self.core.k.ideal {
+            return Ok(());
+        }
+        self.core.k.this_cpu = self.core.k.first_online();
+        self.core.ext.throw_out(&self.core.k, None, CpuId(0));
+        if let Some(exit) = self.core.ext.take_exit() {
+            self.core.disable_ext();
+            self.schedulers.detached.push(exit);
+        }
+        let Some(name) = name else { return Ok(()) };
+        let found = self.schedulers.attachable.iter().find(|other| other.name == name).cloned();
+        self.attach(found.expect("every name was looked up before the run"))
+    }
+
+    fn attach(&mut self, next: Attachable) -> Result<(), SimError> {
+        let ext = Ext::new(&next.scheduler, &next.knobs)?;
+        self.schedulers.last = Some(next);
+        let names: Vec<String> = self.task_names().into_iter().map(str::to_owned).collect();
+        self.core.attach(ext, names);
+        Ok(())
+    }
+
+    /// If the scheduler has claimed its exit, takes it out; attaches it anew if it asks for that.
+    #[cold]
+    pub(crate) fn end_scheduler(&mut self) {
+        let Some(exit) = self.core.ext.take_exit() else { return };
+        self.core.disable_ext();
+        let wants = exit.code & SCX_ECODE_ACT_RESTART != 0 && EXITS_WITH_CODES.contains(&exit.kind);
+        let again = self.schedulers.last.clone().filter(|_| self.schedulers.restart && wants);
+        // One that asks again before any time has passed would ask for ever.
+        let at_once = self.schedulers.detached.last().is_some_and(|before| before.time == exit.time);
+        match again.filter(|_| !at_once) {
+            Some(again) => {
+                self.schedulers.detached.push(exit);
+                self.attach(again).expect("it was attached before");
+                self.end_scheduler();
+            }
+            None => drop(self.scheduler_exit.get_or_insert(exit)),
+        }
+    }
+}
