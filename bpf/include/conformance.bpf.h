@@ -10,6 +10,7 @@
 #define SCHEDLAB_CONFORMANCE_BPF_H
 
 #include "schedlab.bpf.h"
+#include "events.bpf.h"
 
 #define EEXIST 17
 #define EINVAL 22
@@ -54,20 +55,6 @@ static __always_inline bool is_task(const struct task_struct *p, char letter)
 		___bpf_fill(___param, args);                                                       \
 		scx_bpf_exit_bstr(code, ___fmt, ___param, ___bpf_narg(args) * sizeof(___param[0])); \
 	})
-
-/* Counters of the kernel (since 6.15); the first ones, which every version that has them has. */
-struct scx_event_stats {
-	s64 SCX_EV_SELECT_CPU_FALLBACK;
-	s64 SCX_EV_DISPATCH_LOCAL_DSQ_OFFLINE;
-	s64 SCX_EV_DISPATCH_KEEP_LAST;
-	s64 SCX_EV_ENQ_SKIP_EXITING;
-	s64 SCX_EV_ENQ_SKIP_MIGRATION_DISABLED;
-	s64 SCX_EV_REENQ_IMMED;
-	s64 SCX_EV_REENQ_LOCAL_REPEAT;
-	s64 SCX_EV_REFILL_SLICE_DFL;
-};
-
-extern void scx_bpf_events(struct scx_event_stats *events, size_t events__sz) __ksym __weak;
 
 EXIT_RECORD(exit_record);
 

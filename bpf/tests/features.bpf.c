@@ -71,6 +71,11 @@ extern int bpf_wq_set_callback(struct bpf_wq *wq, int (*call)(void *map, int *ke
 			       unsigned int flags) __ksym __weak;
 extern u64 bpf_dynptr_size(const struct bpf_dynptr *p) __ksym;
 extern int bpf_dynptr_adjust(const struct bpf_dynptr *p, u32 start, u32 end) __ksym;
+extern int bpf_dynptr_copy(const struct bpf_dynptr *dst_ptr, u64 dst_off,
+			   const struct bpf_dynptr *src_ptr, u64 src_off, u64 size) __ksym __weak;
+extern int bpf_dynptr_memset(const struct bpf_dynptr *p, u64 offset, u64 size, u8 val) __ksym __weak;
+extern int bpf_strncasecmp(const char *s1__ign, const char *s2__ign, size_t len) __ksym __weak;
+extern int bpf_strcasestr(const char *s1__ign, const char *s2__ign) __ksym __weak;
 
 struct {
 	__uint(type, 33);
@@ -179,6 +184,26 @@ static int try_dynptrs(void)
 	EXPECT(119, data);
 	*data = 77;
 	bpf_ringbuf_submit_dynptr((void *)&record, 0);
+	if (bpf_ksym_exists(bpf_dynptr_copy)) {
+		EXPECT(201, !bpf_dynptr_copy(&pointer, 0, &pointer, 4, 4) && text[4] == text[8]);
+		EXPECT(202, bpf_dynptr_copy(&pointer, 5, &pointer, 0, 4) == -7);
+		EXPECT(203, bpf_dynptr_copy(&pointer, 0, &record, 0, 4) == -22);
+	}
+	if (bpf_ksym_exists(bpf_dynptr_memset)) {
+		EXPECT(204, !bpf_dynptr_memset(&pointer, 1, 2, 'x') && text[5] == 'x' && text[6] == 'x');
+		EXPECT(205, bpf_dynptr_memset(&pointer, 7, 2, 'x') == -7 && text[11] != 'x');
+	}
+	return 0;
+}
+
+static int try_folded_text(void)
+{
+	if (!bpf_ksym_exists(bpf_strncasecmp))
+		return 0;
+	EXPECT(211, !bpf_strncasecmp("Fair share", "fAIR SCHED", 6));
+	EXPECT(212, bpf_strncasecmp("fair share", "FAIR SCHED", 8) > 0);
+	EXPECT(213, bpf_strcasestr("the Fair class", "fair") == 4);
+	EXPECT(214, bpf_strcasestr("the fair class", "idle") == -2);
 	return 0;
 }
 
@@ -361,7 +386,7 @@ s32 SCHED_OP_SLEEPABLE(features_init)
 {
 	int error;
 
-	if ((error = try_arena()) || (error = try_dynptrs()) || (error = try_bits()) ||
+	if ((error = try_arena()) || (error = try_dynptrs()) || (error = try_folded_text()) || (error = try_bits()) ||
 	    (error = try_objects()) || (error = try_values()) || (error = try_rest()))
 		return error;
 	return scx_bpf_create_dsq(SHARED_DSQ, -1);

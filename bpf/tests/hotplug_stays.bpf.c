@@ -1,26 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Stays when CPUs come and go; can insist on a CPU that is gone; keeps the event counters. */
 #include "../include/schedlab.bpf.h"
+#include "../include/events.bpf.h"
 
 #define SHARED_DSQ 0
 
 KNOB_FIXED(u32, target, 0, cpu, 0, 1023, "CPU whose local queue every task goes to from dispatch; 0 is none.");
-
-struct scx_event_stats {
-	s64 SCX_EV_SELECT_CPU_FALLBACK;
-	s64 SCX_EV_DISPATCH_LOCAL_DSQ_OFFLINE;
-	s64 SCX_EV_DISPATCH_KEEP_LAST;
-	s64 SCX_EV_ENQ_SKIP_EXITING;
-	s64 SCX_EV_ENQ_SKIP_MIGRATION_DISABLED;
-	s64 SCX_EV_REENQ_IMMED;
-	s64 SCX_EV_REENQ_LOCAL_REPEAT;
-	s64 SCX_EV_REFILL_SLICE_DFL;
-	s64 SCX_EV_BYPASS_DURATION;
-	s64 SCX_EV_BYPASS_DISPATCH;
-	s64 SCX_EV_BYPASS_ACTIVATE;
-};
-
-extern void scx_bpf_events(struct scx_event_stats *events, size_t events__sz) __ksym __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* SCX_ENQ_IMMED (since 7.1): a task that cannot run at once on its CPU comes back to enqueue. */
+/*
+ * SCX_ENQ_IMMED (since 7.1): a task that cannot run at once on its CPU comes back to enqueue. Under
+ * SCX_OPS_ALWAYS_ENQ_IMMED every local insertion is immediate (ALWAYS_IMMED, see always_immed.bpf.c).
+ */
 #include "../../include/conformance.bpf.h"
 
 #define SHARED_DSQ 0
+
+#ifdef ALWAYS_IMMED
+#define ENQ_IMMED 0
+#define IMMED_FLAGS (1ULL << 7)
+#else
 #define ENQ_IMMED (1ULL << 33)
+#define IMMED_FLAGS 0
+#endif
 
 static u64 immediate, came_back;
 
@@ -52,4 +62,5 @@ SCHED_OPS(immed_ops,
 	  .init = (void *)immed_init,
 	  .exit = (void *)immed_exit,
 	  .timeout_ms = 1000,
+	  .flags = IMMED_FLAGS,
 	  .name = "immed");

@@ -272,16 +272,23 @@ fn case_script(case: &Case, directory: &Path) -> String {
     });
     let during: Vec<String> = during.collect();
     let after = if during.is_empty() { String::new() } else { put(CpuId(1), true) };
+    // A late scheduler comes to tasks that run; loading it takes its time where the processor is emulated.
+    let play = format!("schedlab-guest play /{}.toml", case.scenario);
+    let (first, played) = if case.late {
+        (format!("{play} &\nsleep 1\n"), "sleep 1".to_owned())
+    } else {
+        (String::new(), play)
+    };
+    let after = if case.late { format!("wait\n{after}") } else { after };
     let knobs: Vec<String> = case.knobs.iter().map(|(name, value)| format!("--set {name}={value}")).collect();
     format!(
-        "echo '{{\"case\":\"{}\"}}'\n{}\nschedlab-guest load /{}.bpf.o {} --report checks --report failures \
-         --report first_failure -- sh -c '{} schedlab-guest play /{}.toml; wait'\n{after}\n",
+        "echo '{{\"case\":\"{}\"}}'\n{}\n{first}schedlab-guest load /{}.bpf.o {} --report checks --report failures \
+         --report first_failure -- sh -c '{} {played}; wait'\n{after}\n",
         case.name,
         before.join("\n"),
         case.object,
         knobs.join(" "),
         during.join(" "),
-        case.scenario,
     )
 }
 

@@ -37,31 +37,33 @@ pub struct Case {
     pub code: i64,
     /// What the message must contain.
     pub message: &'static str,
+    /// Whether the tasks of the workload are there, and run, before the scheduler comes.
+    pub late: bool,
 }
 
 /// CPUs of every case.
 pub const CPUS: u32 = 2;
 
 const fn stays(name: &'static str, scenario: &'static str) -> Case {
-    Case { name, object: name, scenario, knobs: &[], kind: UNREG, code: 0, message: "" }
+    Case { name, object: name, scenario, knobs: &[], kind: UNREG, code: 0, message: "", late: false }
 }
 
 const fn ends(name: &'static str, kind: i32, message: &'static str) -> Case {
-    Case { name, object: name, scenario: "crowd", knobs: &[], kind, code: 0, message }
+    Case { kind, message, ..stays(name, "crowd") }
 }
 
 const fn exits(name: &'static str, knobs: &'static [(&'static str, i64)]) -> Case {
     let code = knobs[0].1;
-    Case { name, object: "exit", scenario: "crowd", knobs, kind: UNREG_BPF, code, message: "" }
+    Case { object: "exit", knobs, kind: UNREG_BPF, code, ..stays(name, "crowd") }
 }
 
 const fn dequeues(name: &'static str, knobs: &'static [(&'static str, i64)]) -> Case {
-    Case { name, object: "dequeue", scenario: "affinity", knobs, kind: UNREG, code: 0, message: "" }
+    Case { object: "dequeue", knobs, ..stays(name, "affinity") }
 }
 
 const fn hotplug(name: &'static str, object: &'static str, scenario: &'static str, code: i64) -> Case {
     let (kind, code) = if code == 0 { (UNREG_KERN, HOTPLUG_RESTART) } else { (UNREG_BPF, code) };
-    Case { name, object, scenario, knobs: &[], kind, code, message: "cpu 1 " }
+    Case { object, kind, code, message: "cpu 1 ", ..stays(name, scenario) }
 }
 
 /// All cases.
@@ -130,6 +132,9 @@ pub const CASES: &[Case] = &[
     stays("cgroups", "crowd"),
     stays("idle_told", "crowd"),
     stays("kick_preempt", "urgent"),
+    stays("maybe_null", "attributes"),
+    stays("nohz_tick", "slices"),
+    Case { late: true, ..stays("comes_late", "runs_on") },
     ends("init_task_fails", ERROR, "ops.init_task() failed (-22)"),
 ];
 

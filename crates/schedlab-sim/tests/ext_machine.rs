@@ -5,6 +5,7 @@ mod ext_runs;
 
 use ext_runs::{Run, cpu_times};
 use schedlab_model::event::{EventKind, NullSink};
+use schedlab_model::machine::KernelVersion;
 use schedlab_model::topology::Topology;
 use schedlab_model::{CpuId, Event};
 use schedlab_sim::Simulation;
@@ -164,6 +165,34 @@ fn a_suspended_machine_bypasses_the_scheduler() {
     assert_eq!(value("bypasses"), 1);
     assert_eq!(value("bypass_ns"), 100_000_000);
     assert!(value("bypass_dispatches") > 5);
+}
+
+/// Many tasks on one of two CPUs, which may run on both from the moment the machine is suspended.
+const SKEWED: &str = r#"
+name = "skewed"
+duration = "3s"
+[[task]]
+name = "t"
+count = 80
+cpus = "0"
+steps = [{ run = "1ms" }, { set = { cpus = "0-1" } }, { loop = { count = 0, steps = [{ run = "20ms" }] } }]
+[[event]]
+time = "500ms"
+suspend = "2500ms"
+"#;
+
+#[test]
+fn bypass_is_balanced_since_6_19() {
+    let idle = |kernel| {
+        // Whoever waits stays where it is until bypass is balanced: the object enqueues to the CPU of before.
+        let run = Run { kernel, ..Run::new("stays_put", SKEWED, 2) };
+        let result = run.run(&mut NullSink);
+        assert_eq!(result.scheduler_exit, None);
+        3_000 * 2 - cpu_times(&result).iter().sum::<u64>() / 1_000_000
+    };
+    let (balanced, global) = (idle(KernelVersion::V7_2), idle(KernelVersion::V6_18));
+    assert!((900..1_100).contains(&balanced), "the second CPU idles for half a second more: {balanced} ms");
+    assert!((450..600).contains(&global), "the global queue serves both at once: {global} ms");
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn faults(case: &Case, interpreted: bool) -> Vec<String> {
         topology: topology.expect("CPUs"),
         knobs: case.knobs,
         interpreted,
+        late: case.late,
         ..Run::new(case.object, &workload, CPUS)
     };
     let mut simulation = run.simulation();

@@ -40,6 +40,8 @@ pub(super) fn find<H: Host>(id: u32) -> Option<(&'static str, Action)> {
         125 => ("bpf_ktime_get_boot_ns", Action::Context(ContextField::Now)),
         153 => ("bpf_per_cpu_ptr", call::<H, _>(per_cpu_ptr::<H>)),
         154 => ("bpf_this_cpu_ptr", call::<H, _>(this_cpu_ptr::<H>)),
+        // A task has no frame of registers: what is read through it is zero.
+        175 => ("bpf_task_pt_regs", Action::Constant(0)),
         158 => ("bpf_get_current_task_btf", Action::Context(ContextField::Current)),
         160 => ("bpf_ktime_get_coarse_ns", Action::Context(ContextField::Now)),
         181 => ("bpf_loop", call::<H, _>(bpf_loop::<H>)),

@@ -11,6 +11,7 @@ use crate::maps::{E2BIG, EINVAL};
 
 const ERANGE: i64 = 34;
 const EPERM: i64 = 1;
+const EFAULT: i64 = 14;
 /// Bit of the size word: the target must not be written.
 const READ_ONLY: u64 = 1 << 31;
 /// Bits of the size word that are the size.
@@ -47,6 +48,9 @@ pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
         if pointer.address == 0 { errno(EINVAL) } else { pointer.size }
     });
     table.add("bpf_dynptr_clone", clone::<H>);
+    table.add("bpf_dynptr_copy", copy_between::<H>);
+    table.add("bpf_dynptr_memset", fill::<H>);
+    table.add("bpf_probe_read_kernel_dynptr", probe_read::<H>);
     table.add("bpf_dynptr_slice", |cx: &mut Cx<'_, H>, p: u64, offset: u64, _buffer: u64, bytes: u64| {
         Dynptr::load(cx, p).slice(offset, bytes).unwrap_or(0)
     });
@@ -204,6 +208,59 @@ fn clone<H: Host>(cx: &mut Cx<'_, H>, at: u64, to: u64) -> Result<i64, FaultKind
     let pointer = Dynptr::load(cx, at);
     pointer.store(cx, to)?;
     Ok(if pointer.address == 0 { -EINVAL } else { 0 })
+}
+
+/// `bpf_dynptr_copy()`: from one to another, which may overlap.
+fn copy_between<H: Host>(
+    cx: &mut Cx<'_, H>,
+    to: u64,
+    to_offset: u64,
+    from: u64,
+    from_offset: u64,
+    bytes: u64,
+) -> Result<i64, FaultKind> {
+    let (to, from) = (Dynptr::load(cx, to), Dynptr::load(cx, from));
+    if to.address == 0 || from.address == 0 || to.read_only {
+        return Ok(-EINVAL);
+    }
+    let places = to.slice(to_offset, bytes).zip(from.slice(from_offset, bytes));
+    let Some((to, from)) = places else { return Ok(-E2BIG) };
+    copy(cx, to, from, u64::from(bytes as u32))
+}
+
+/// `bpf_dynptr_memset()`.
+fn fill<H: Host>(cx: &mut Cx<'_, H>, at: u64, offset: u64, bytes: u64, byte: u64) -> Result<i64, FaultKind> {
+    let pointer = Dynptr::load(cx, at);
+    if pointer.address == 0 || pointer.read_only {
+        return Ok(-EINVAL);
+    }
+    let Some(to) = pointer.slice(offset, bytes) else { return Ok(-E2BIG) };
+    let Some(place) = cx.memory().bytes_mut(to, u64::from(bytes as u32)) else {
+        return Err(FaultKind::Store { address: to });
+    };
+    place.fill(byte as u8);
+    Ok(0)
+}
+
+/// `bpf_probe_read_kernel_dynptr()`: memory of the kernel into a dynptr; what cannot be read is zero.
+fn probe_read<H: Host>(
+    cx: &mut Cx<'_, H>,
+    at: u64,
+    offset: u64,
+    bytes: u64,
+    from: u64,
+) -> Result<i64, FaultKind> {
+    let pointer = Dynptr::load(cx, at);
+    if pointer.address == 0 || pointer.read_only {
+        return Ok(-EINVAL);
+    }
+    let Some(to) = pointer.slice(offset, bytes) else { return Ok(-E2BIG) };
+    let bytes = u64::from(bytes as u32);
+    if from == 0 || cx.memory().bytes(from, bytes).is_none() {
+        fill(cx, at, offset, bytes, 0)?;
+        return Ok(-EFAULT);
+    }
+    copy(cx, to, from, bytes)
 }
 
 /// Gives each waiting message to a function (dynptr, argument); 1 stops. Returns the number taken.

@@ -52,6 +52,15 @@ pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
     table.add("bpf_strcspn", |cx: &mut Cx<'_, H>, s: u64, set: u64| span(cx, s, set, false));
     table.add("bpf_strstr", |cx: &mut Cx<'_, H>, s: u64, wanted: u64| find_text(cx, s, wanted, u64::MAX));
     table.add("bpf_strnstr", find_text::<H>);
+    table.add("bpf_strncasecmp", |cx: &mut Cx<'_, H>, a: u64, b: u64, n: u64| {
+        compare_first(cx, a, b, n.min(STRING_BYTES_MAX))
+    });
+    table.add("bpf_strcasestr", |cx: &mut Cx<'_, H>, s: u64, wanted: u64| {
+        find_folded(cx, s, wanted, u64::MAX)
+    });
+    table.add("bpf_strncasestr", find_folded::<H>);
+    // Programs have no frames to print.
+    table.add_constant("bpf_stream_print_stack", 0);
     table.add(
         "bpf_stream_vprintk",
         |cx: &mut Cx<'_, H>, _stream: u64, format: u64, data: u64, bytes: u64| {
@@ -105,6 +114,28 @@ fn find_byte<H: Host>(cx: &mut Cx<'_, H>, s: u64, find: impl Fn(&[u8]) -> Option
     let mut content = text(cx.memory(), s, STRING_BYTES_MAX);
     content.push(0);
     find(&content).map_or(-ENOENT, |at| at as i64)
+}
+
+/// As `strncasecmp`, never more than one off.
+fn compare_first<H: Host>(cx: &mut Cx<'_, H>, a: u64, b: u64, bytes: u64) -> i64 {
+    if a == 0 || b == 0 {
+        return -ERANGE;
+    }
+    let mut read = |at| text(cx.memory(), at, bytes).to_ascii_lowercase();
+    read(a).cmp(&read(b)) as i64
+}
+
+/// Index of a text in the first bytes of another, in upper or lower case.
+fn find_folded<H: Host>(cx: &mut Cx<'_, H>, s: u64, wanted: u64, bytes: u64) -> i64 {
+    if s == 0 || wanted == 0 {
+        return -ERANGE;
+    }
+    let content = text(cx.memory(), s, bytes.min(STRING_BYTES_MAX)).to_ascii_lowercase();
+    let wanted = text(cx.memory(), wanted, STRING_BYTES_MAX).to_ascii_lowercase();
+    if wanted.is_empty() {
+        return 0;
+    }
+    content.windows(wanted.len()).position(|part| part == wanted).map_or(-ENOENT, |at| at as i64)
 }
 
 /// Index of a text in the first bytes of another.

@@ -12,7 +12,7 @@ use super::lifecycle::{self, TaskFacts};
 use super::scheduler::ExtScheduler;
 use super::task::Life;
 use super::trace::CallTrace;
-use super::{cgroup, enqueue, idle, reenq};
+use super::{bypass, cgroup, enqueue, idle, reenq};
 use crate::core::flags;
 use crate::error::SimError;
 use crate::kernel::{Class, CostKind, Kernel};
@@ -23,9 +23,10 @@ use schedlab_model::workload::change::CgroupSpec;
 use schedlab_model::{CpuId, Policy, TaskId};
 use std::collections::BTreeMap;
 
-/// Timer tokens: the watchdog, kicks of CPUs by themselves, then timers of programs.
+/// Timer tokens: the watchdog, kicks of CPUs by themselves, the balancer of bypass, then timers of programs.
 const TOKEN_WATCHDOG: u32 = 0;
 pub(super) const TOKEN_KICK: u32 = 1;
+const TOKEN_BYPASS: u32 = 2047;
 const TOKEN_TIMERS: u32 = 2048;
 
 /// A scheduler attached to one simulation.
@@ -267,7 +268,10 @@ impl Ext {
     pub(crate) fn suspend(&mut self, k: &mut Kernel, suspended: bool) {
         let live = |ext: &&mut Attached| ext.host.enabled != 0 && ext.host.exit.is_none();
         let Some(ext) = self.attached.as_deref_mut().filter(live) else { return };
-        ext.enter(k, if suspended { lifecycle::begin_bypass } else { lifecycle::end_bypass });
+        ext.enter(k, if suspended { bypass::begin } else { bypass::end });
+        if suspended && ext.host.bypasses_by_cpu() {
+            k.arm_ext_timer(TOKEN_BYPASS, k.now + bypass::BALANCE_NS);
+        }
         (0..k.cpu_count() as u32).for_each(|cpu| k.resched_curr(CpuId(cpu)));
     }
 
@@ -531,7 +535,12 @@ impl Ext {
                 ext.enter(k, lifecycle::watchdog);
                 ext.arm_watchdog(k);
             }
-            TOKEN_KICK..TOKEN_TIMERS => {
+            TOKEN_BYPASS if ext.host.bypass => {
+                ext.enter(k, bypass::balance);
+                k.arm_ext_timer(TOKEN_BYPASS, k.now + bypass::BALANCE_NS);
+            }
+            TOKEN_BYPASS => {}
+            TOKEN_KICK..TOKEN_BYPASS => {
                 let cpu = token - TOKEN_KICK;
                 if let Some(flags) = ext.host.rq_mut(cpu).kicked.take() {
                     ext.kick(k, CpuId(cpu), flags);
@@ -569,7 +578,7 @@ impl Ext {
             info.dump = super::dump::state(&mut cx, &info);
             cx.host().exit = Some(info.clone());
         }
-        lifecycle::begin_bypass(&mut cx);
+        bypass::begin(&mut cx);
         cgroup::exit_all(&mut cx);
         ext.host.effects.clear();
         Some(info.outcome())
@@ -590,6 +599,7 @@ impl Ext {
                 k.cancel_ext_timer(TOKEN_TIMERS + timer as u32);
             }
             k.cancel_ext_timer(TOKEN_WATCHDOG);
+            k.cancel_ext_timer(TOKEN_BYPASS);
             ext.host.callbacks = 0;
         }
     }

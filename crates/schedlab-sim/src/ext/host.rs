@@ -258,10 +258,9 @@ impl Host {
         DsqIndex(cpu)
     }
 
-    /// The CPU's queue while bypassing.
-    #[inline]
+    /// The queue for a CPU's tasks while bypassing.
     pub(crate) fn bypass_dsq(&self, cpu: u32) -> DsqIndex {
-        DsqIndex(self.nr_cpus + cpu)
+        if self.bypasses_by_cpu() { DsqIndex(self.nr_cpus + cpu) } else { self.global_dsq(cpu) }
     }
 
     /// The global queue of the CPU's node.

@@ -3,10 +3,9 @@
 use super::attach::new_task;
 use super::call::{Op, call, call_task, sanitize_error};
 use super::consts::*;
-use super::enqueue::{dequeue_task, enqueue_task};
 use super::host::{BOOT_NS, Cx};
 use super::task::{Entity, Life};
-use super::{cgroup, exit, idle};
+use super::{bypass, cgroup, exit, idle};
 use std::sync::Arc;
 
 /// What the kernel knows of a task that programs may read.
@@ -57,7 +56,7 @@ pub(crate) fn start(cx: &mut Cx<'_>, bypass: bool) {
     let present = host.programs.iter().enumerate().filter(|(_, program)| program.is_some());
     host.enabled = present.fold(0, |mask, (op, _)| mask | 1 << op);
     if bypass {
-        begin_bypass(cx);
+        bypass::begin(cx);
     }
     cgroup::init_all(cx);
 }
@@ -265,41 +264,6 @@ pub(crate) fn exit_task(cx: &mut Cx<'_>, task: u32) {
         }
     }
     cx.host().task_mut(task).life = Life::None;
-}
-
-/// `scx_bypass(true)`: every waiting task is taken from the scheduler into the bypass queues.
-pub(crate) fn begin_bypass(cx: &mut Cx<'_>) {
-    let host = cx.host();
-    if std::mem::replace(&mut host.bypass, true) {
-        return;
-    }
-    host.count(super::host::EventCount::BypassActivate);
-    host.bypass_since = host.now;
-    cycle_waiting(cx);
-}
-
-/// `scx_bypass(false)`: they go back to the scheduler.
-pub(crate) fn end_bypass(cx: &mut Cx<'_>) {
-    let host = cx.host();
-    if !std::mem::replace(&mut host.bypass, false) {
-        return;
-    }
-    host.events[super::host::EventCount::BypassDuration as usize] += (host.now - host.bypass_since) as i64;
-    cycle_waiting(cx);
-}
-
-/// Takes every waiting task off its queue and puts it back, last come first, on each CPU.
-fn cycle_waiting(cx: &mut Cx<'_>) {
-    for cpu in 0..cx.host().nr_cpus {
-        let waiting = cx.host().tasks.iter().enumerate().filter(|(_, task)| task.runnable && task.cpu == cpu);
-        let mut waiting: Vec<(u64, u32)> =
-            waiting.map(|(number, task)| (task.runnable_seq, number as u32)).collect();
-        waiting.sort_unstable();
-        for (_, task) in waiting.into_iter().rev() {
-            dequeue_task(cx, cpu, task, DEQUEUE_SAVE | ENQUEUE_MOVE);
-            enqueue_task(cx, cpu, task, ENQUEUE_RESTORE | ENQUEUE_MOVE, 0);
-        }
-    }
 }
 
 /// `check_rq_for_timeouts` for every CPU.

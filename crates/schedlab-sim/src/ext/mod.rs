@@ -4,7 +4,8 @@
 //! [`ExtScheduler`] is an object made ready once; each simulation attaches a copy. [`class`] is the seam to
 //! the core: the functions of `struct sched_class`. Behind it: [`enqueue`] and [`dispatch`] move tasks between
 //! queues ([`dsq`]) and call the scheduler ([`call`]); [`kfunc`] is what it may call back; [`idle`] tracks
-//! idle CPUs; [`lifecycle`] is beginning and end, [`enable`] how a scheduler comes; [`exit`] why it ended; [`kernel`] the simulated kernel's
+//! idle CPUs; [`lifecycle`] is beginning and end, [`enable`] how a scheduler comes, [`bypass`] how
+//! tasks pass it by; [`exit`] why it ended; [`kernel`] the simulated kernel's
 //! types. docs/model.md says where all this differs from Linux.
 //!
 //! An error is remembered; the core asks [`Ext::take_exit`] after every event and, if there is one, moves
@@ -12,6 +13,7 @@
 //! [`Ext::takes`] answers no.
 
 mod attach;
+mod bypass;
 mod call;
 pub(crate) mod cgroup;
 mod class;

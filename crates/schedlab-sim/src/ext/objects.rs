@@ -105,7 +105,11 @@ pub(crate) fn slice(cx: &mut Cx<'_>, task: u32) -> u64 {
 #[inline]
 pub(crate) fn refill_slice(cx: &mut Cx<'_>, task: u32) {
     let (host, memory) = cx.parts();
-    let slice = if host.bypass { super::consts::SCX_SLICE_BYPASS } else { super::consts::SCX_SLICE_DFL };
+    let slice = if host.bypass && host.bypasses_by_cpu() {
+        super::consts::SCX_SLICE_BYPASS
+    } else {
+        super::consts::SCX_SLICE_DFL
+    };
     host.set_slice(memory, task, slice);
     host.count(super::host::EventCount::RefillSliceDfl);
 }

@@ -1,12 +1,14 @@
 //! What the tests of the ext class share: run a workload file's text under a scheduler object.
 
+use schedlab_model::Nanos;
 use schedlab_model::event::EventSink;
 use schedlab_model::lever::Setting;
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::topology::Topology;
+use schedlab_model::workload::change::{Change, TimedChange};
 use schedlab_model::workload::file::parse;
 use schedlab_sim::ext::{ExtOptions, ExtScheduler};
-use schedlab_sim::{Scheduler, Simulation, SimulationConfig, SimulationResult};
+use schedlab_sim::{Attachable, Scheduler, Simulation, SimulationConfig, SimulationResult};
 use std::sync::Arc;
 
 /// The object of a scheduler or of a test.
@@ -22,6 +24,8 @@ pub struct Run<'a> {
     pub kernel: KernelVersion,
     pub knobs: &'a [(&'a str, i64)],
     pub interpreted: bool,
+    /// The scheduler comes after a second, when the tasks run.
+    pub late: bool,
 }
 
 impl<'a> Run<'a> {
@@ -35,19 +39,30 @@ impl<'a> Run<'a> {
             kernel: KernelVersion::V7_2,
             knobs: &[],
             interpreted: false,
+            late: false,
         }
     }
 
     /// A simulation ready to run.
     pub fn simulation(&self) -> Simulation {
-        let workload = parse(self.workload).expect("a workload");
+        let mut workload = parse(self.workload).expect("a workload");
+        if self.late {
+            let change = Change::Scheduler(Some(self.scheduler.to_owned()));
+            workload.changes.push(TimedChange { time: Nanos::from_millis(1_000), change });
+        }
         let options = ExtOptions { interpreted: self.interpreted, ..ExtOptions::default() };
         let bytes = object(self.scheduler);
         let scheduler = ExtScheduler::load(self.scheduler, bytes, self.kernel, &self.topology, options);
         let mut machine = MachineDescription::generic("test", self.topology.clone());
         machine.kernel = self.kernel;
         let mut config = SimulationConfig::new(machine, Arc::new(workload));
-        config.scheduler = Scheduler::Ext(scheduler.expect("the object loads"));
+        let scheduler = scheduler.expect("the object loads");
+        if self.late {
+            let name = self.scheduler.to_owned();
+            config.attachable.push(Attachable { name, scheduler, knobs: Vec::new() });
+        } else {
+            config.scheduler = Scheduler::Ext(scheduler);
+        }
         let knob = |(name, value): &(&str, i64)| Setting::Knob { name: (*name).to_owned(), value: *value };
         config.settings = self.knobs.iter().map(knob).collect();
         Simulation::new(config).expect("valid")

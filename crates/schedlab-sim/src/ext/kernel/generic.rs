@@ -24,6 +24,17 @@ pub(super) const GENERIC: &[Versioned] = &[
     ),
     since(6, 15, LOCKS_615),
     since(6, 17, TEXT_617),
+    since(
+        6,
+        16,
+        "int bpf_dynptr_copy(const struct bpf_dynptr *dst_ptr, u64 dst_off, const struct bpf_dynptr *src_ptr, u64 src_off, u64 size); int bpf_probe_read_kernel_dynptr(const struct bpf_dynptr *dptr, u64 off, u64 size, const void *unsafe_ptr__ign);",
+    ),
+    since(6, 17, "int bpf_dynptr_memset(const struct bpf_dynptr *p, u64 offset, u64 size, u8 val);"),
+    since(
+        7,
+        0,
+        "int bpf_strncasecmp(const char *s1__ign, const char *s2__ign, size_t len); int bpf_strcasestr(const char *s1__ign, const char *s2__ign); int bpf_strncasestr(const char *s1__ign, const char *s2__ign, size_t len); int bpf_stream_print_stack(int stream_id);",
+    ),
     since(6, 17, "int bpf_arena_reserve_pages(void *p__map, void *ptr__ign, u32 page_cnt);"),
     since(
         7,

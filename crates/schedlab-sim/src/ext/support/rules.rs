@@ -58,12 +58,7 @@ pub(super) const QUEUES: &[Item] = &[
     yes("SCX_DSQ_LOCAL", "select_cpu_dispatch"),
     yes("SCX_DSQ_LOCAL_ON", "dsp_local_on"),
     yes("SCX_DSQ_GLOBAL", "dequeue_enqueue_global"),
-    partly(
-        "SCX_DSQ_BYPASS",
-        (6, 12),
-        "its load balancer is missing",
-        "ext_machine::a_suspended_machine_bypasses_the_scheduler",
-    ),
+    since(6, 19, "SCX_DSQ_BYPASS", "ext_machine::a_suspended_machine_bypasses_the_scheduler"),
     yes("user queues, FIFO", "peek_dsq"),
     yes("user queues, by virtual time", "select_cpu_vtime"),
     yes("both orders in one queue are an error", "ext_errors::both_orders_in_one_queue_end_the_scheduler"),
@@ -129,12 +124,7 @@ pub(super) const RULES: &[Item] = &[
     yes("timeout_ms, the watchdog", "ext_errors::a_lost_task_is_a_stall_after_the_timeout"),
     yes("exit_dump_len", "ext_machine::a_dump_is_cut_to_its_length"),
     yes("hotplug_seq", "ext_machine::a_stale_hotplug_seq_ends_the_scheduler"),
-    partly(
-        "bypass while the machine is suspended",
-        (6, 12),
-        "waiting tasks stay on their CPUs: its load balancer is missing",
-        "ext_machine::a_suspended_machine_bypasses_the_scheduler",
-    ),
+    yes("bypass while the machine is suspended", "ext_machine::a_suspended_machine_bypasses_the_scheduler"),
     since(7, 0, "ext_server: a share beside real-time tasks", "rt_stall"),
     yes("a kfunc out of place is an error", "ext_versions::kfuncs_out_of_place_are_refused"),
     partly(
@@ -149,15 +139,13 @@ pub(super) const RULES: &[Item] = &[
         "schedulers come and go while tasks run",
         "ext_switching::switching_often_loses_nobody_in_any_version",
     ),
-    yes(
-        "tasks that exist are initialised, then enabled, in bypass",
-        "ext_switching::tasks_that_exist_are_initialised_then_enabled",
-    ),
+    yes("tasks that exist are initialised, then enabled, in bypass", "comes_late"),
     yes("task->disallow", "ext_switching::a_scheduler_may_refuse_tasks_that_were_there_before_it"),
     yes(
         "a loader attaches a scheduler anew that asks for it",
         "ext_switching::a_scheduler_that_asks_for_it_is_attached_anew",
     ),
-    no("bypass load balancer", (7, 0), "waiting tasks stay on their CPUs"),
+    since(6, 19, "bypass load balancer", "ext_machine::bypass_is_balanced_since_6_19"),
+    yes("a finite slice brings back the tick", "nohz_tick"),
     no("ops.priv, struct_ops association", (7, 1), "sub-schedulers need the cid-form"),
 ];
