@@ -1,27 +1,38 @@
 //! The event queue: what happens next, in time order.
 //!
-//! A timing wheel. Every source of events (a CPU's tick, a task's timer) owns one slot and has at most one event
-//! pending, so arming again moves it. Pending events lie in buckets: level 0 has one for each of the next 64 ns,
-//! each level above covers 64 times as much with 64 buckets 64 times as wide, all counted from the wheel's
-//! origin. Only the first bucket that is not empty is ever looked into: a few events are compared, many are
-//! spread over the levels below. So arming and taking cost the same however much is pending. An event that is
-//! put off or dropped stays in its bucket until that one comes first. Equal times keep the order in which they
-//! were armed.
+//! Every source of events (a CPU's tick, a task's timer) owns one slot and has at most one event pending, so arming
+//! again moves it. Pending events lie in buckets. A ring of 1,024 buckets of 1,024 ns each covers the millisecond from
+//! now on, in which nearly all events of a busy machine fall: they are put into their bucket once and taken out of it
+//! once. What is due later lies in a wheel, whose levels have 64 buckets, each level's 64 times as wide as those of the
+//! level below, and gets into the ring when its time comes near. Only the first bucket that is not empty is ever looked
+//! into: one event is taken at once; several are taken out together and sorted. So arming and taking cost the same
+//! however much is pending. An event that is put off or dropped stays in its bucket until that one comes first. Equal
+//! times keep the order in which they were armed.
 
 /// No slot, no bucket.
 const NONE: u32 = u32::MAX;
+/// The bucket of an event that is among those sorted.
+const SORTED: u32 = NONE - 1;
 /// The time of a slot that has no event.
 const NEVER: u64 = u64::MAX;
-/// Buckets of a level, as bits of time.
+/// No event is later: the end of the last bucket but one.
+const LAST: u64 = NEVER - (1 << NEAR_SHIFT);
+/// ns of a bucket of the ring, as bits.
+const NEAR_SHIFT: u32 = 10;
+/// Buckets of the ring.
+const NEAR: usize = 1 << 10;
+/// Words of the ring's bitmap.
+const NEAR_WORDS: usize = NEAR / 64;
+/// ns of a bucket of the wheel's lowest level, as bits: as much as the whole ring.
+const FAR_SHIFT: u32 = 20;
+/// Buckets of a level of the wheel, as bits of time.
 const LEVEL_BITS: u32 = 6;
-/// Levels that 64 bits of time need, and some more, so that no index needs a check.
-const LEVELS: usize = 16;
-const BUCKETS: usize = LEVELS << LEVEL_BITS;
-/// Events of a bucket that are compared each time rather than spread.
-const COMPARED_MAX: u32 = 6;
+/// Levels that 64 bits of time need.
+const LEVELS: usize = 8;
+const BUCKETS: usize = NEAR + (LEVELS << LEVEL_BITS);
 
-/// A slot's event and its place in the wheel.
-#[derive(Clone, Copy)]
+/// A slot's event and its place.
+#[derive(Clone, Copy, Debug)]
 struct Node {
     /// When it is due, [`NEVER`] if none is pending.
     time: u64,
@@ -36,30 +47,51 @@ struct Node {
 
 const IDLE: Node = Node { time: NEVER, armed: 0, next: NONE, prev: NONE, bucket: NONE };
 
+/// A sorted event. It counts only while its slot still has this arming number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Sorted {
+    time: u64,
+    armed: u64,
+    slot: u32,
+}
+
 /// Pending events by slot.
 pub(crate) struct EventQueue {
     nodes: Vec<Node>,
-    /// First slot of each bucket. Earlier buckets have lower numbers.
-    heads: [u32; BUCKETS],
-    /// Buckets of each level that are not empty.
-    filled: [u64; LEVELS],
-    /// Levels that are not empty.
+    /// First slot of each bucket: those of the ring, then those of the wheel, level by level.
+    heads: Box<[u32; BUCKETS]>,
+    /// Buckets of the ring that are not empty, and the words of that which are not.
+    near: [u64; NEAR_WORDS],
+    near_words: u32,
+    /// Levels of the wheel that are not empty.
     levels: u32,
-    /// Nothing is due before. Each event lies on the level of the highest digit, of 6 bits, in which its time
-    /// differs from the origin.
+    /// Buckets of each level that are not empty.
+    far: [u64; LEVELS],
+    /// Begin of the wheel's first bucket that is not empty.
+    far_begin: u64,
+    /// Nothing is due before. The ring goes from its bucket once around; in the wheel each event lies on the level of
+    /// the highest digit, of 6 bits, in which its time differs from it.
     origin: u64,
     armed: u64,
+    /// Events of the first bucket, the earliest last, and that bucket's number since time 0; [`NEVER`] if none is open.
+    sorted: Vec<Sorted>,
+    open: u64,
 }
 
 impl Default for EventQueue {
     fn default() -> EventQueue {
         EventQueue {
             nodes: Vec::new(),
-            heads: [NONE; BUCKETS],
-            filled: [0; LEVELS],
+            heads: Box::new([NONE; BUCKETS]),
+            near: [0; NEAR_WORDS],
+            near_words: 0,
             levels: 0,
+            far: [0; LEVELS],
+            far_begin: NEVER,
             origin: 0,
             armed: 0,
+            sorted: Vec::new(),
+            open: NEVER,
         }
     }
 }
@@ -67,7 +99,7 @@ impl Default for EventQueue {
 impl EventQueue {
     /// Makes room for slots below `count`.
     pub(crate) fn reserve_slots(&mut self, count: usize) {
-        assert!(count < NONE as usize, "more event sources than the queue can name");
+        assert!(count < SORTED as usize, "more event sources than the queue can name");
         if self.nodes.len() < count {
             self.nodes.resize(count, IDLE);
         }
@@ -76,34 +108,67 @@ impl EventQueue {
     /// Sets the slot's event to `time`, whether or not one was pending. Not before what was taken last.
     #[inline]
     pub(crate) fn arm(&mut self, slot: usize, time: u64) {
-        let time = time.min(NEVER - 1);
+        let time = time.clamp(self.origin, LAST);
         self.armed += 1;
-        let bucket = self.bucket_of(time);
         let node = &mut self.nodes[slot];
         (node.time, node.armed) = (time, self.armed);
         let lies_in = node.bucket;
-        if bucket < lies_in {
-            if lies_in != NONE {
+        let number = time >> NEAR_SHIFT;
+        if number == self.open || number - (self.origin >> NEAR_SHIFT) >= NEAR as u64 {
+            return self.arm_elsewhere(slot as u32);
+        }
+        let bucket = number as u32 % NEAR as u32;
+        if bucket != lies_in {
+            if lies_in < SORTED {
                 self.unlink(slot as u32);
             }
-            self.link(slot as u32, bucket);
+            self.link_near(slot as u32, bucket);
         }
+    }
+
+    /// The rest of arming for an event among those that are sorted, or far away.
+    #[inline(never)]
+    fn arm_elsewhere(&mut self, slot: u32) {
+        let Node { time, armed, bucket, .. } = self.nodes[slot as usize];
+        if time >> NEAR_SHIFT != self.open {
+            let to = self.far_bucket_of(time);
+            if to != bucket {
+                if bucket < SORTED {
+                    self.unlink(slot);
+                }
+                self.link_far(slot, to);
+            }
+            return;
+        }
+        if bucket < SORTED {
+            self.unlink(slot);
+        }
+        self.nodes[slot as usize].bucket = SORTED;
+        let entry = Sorted { time, armed, slot };
+        let at = self.sorted.partition_point(|other| *other > entry);
+        self.sorted.insert(at, entry);
     }
 
     /// Moves the slot's event, if one is pending, to a later time.
     #[inline]
     pub(crate) fn put_off(&mut self, slot: usize, ns: u64) {
         let node = &mut self.nodes[slot];
-        if node.time != NEVER {
-            self.armed += 1;
-            (node.time, node.armed) = (node.time.saturating_add(ns).min(NEVER - 1), self.armed);
+        if node.time == NEVER {
+            return;
         }
+        let time = node.time.saturating_add(ns).min(LAST);
+        if node.bucket == SORTED {
+            return self.arm(slot, time);
+        }
+        self.armed += 1;
+        (node.time, node.armed) = (time, self.armed);
     }
 
     /// Drops the slot's event, if one is pending.
     #[inline]
     pub(crate) fn cancel(&mut self, slot: usize) {
-        self.nodes[slot].time = NEVER;
+        let node = &mut self.nodes[slot];
+        (node.time, node.armed) = (NEVER, 0);
     }
 
     /// When the slot's event is due.
@@ -116,97 +181,198 @@ impl EventQueue {
     /// Takes the next event: its time and slot.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, usize)> {
-        while self.levels != 0 {
-            let level = self.levels.trailing_zeros();
-            let digit = self.filled[level as usize % LEVELS].trailing_zeros();
-            if let Some(first) = self.first_of(level, digit) {
-                self.unlink(first);
-                let time = std::mem::replace(&mut self.nodes[first as usize].time, NEVER);
-                return Some((time, first as usize));
-            }
-        }
-        None
-    }
-
-    /// The bucket that a time belongs to.
-    #[inline]
-    fn bucket_of(&self, time: u64) -> u32 {
-        let time = time.max(self.origin);
-        let differs = 63 - ((time ^ self.origin) | 1).leading_zeros();
-        // A sixth, exact up to 63.
-        let level = (differs * 43) >> 8;
-        let digit = (time >> (level * LEVEL_BITS)) as u32 & ((1 << LEVEL_BITS) - 1);
-        (level << LEVEL_BITS) | digit
-    }
-
-    /// The first event of the first bucket; none if it was empty or too full and the search begins anew.
-    /// Whatever does not belong there any more goes to its place.
-    #[inline]
-    fn first_of(&mut self, level: u32, digit: u32) -> Option<u32> {
-        let bucket = (level << LEVEL_BITS) | digit;
-        let shift = level * LEVEL_BITS;
-        let above = shift + LEVEL_BITS;
-        let begin = if above < 64 { self.origin >> above << above } else { 0 } | (u64::from(digit) << shift);
-        let last = (begin + ((1 << shift) - 1)).min(NEVER - 1);
-        let mut at = self.heads[bucket as usize % BUCKETS];
-        let node = &self.nodes[at as usize];
-        if node.next == NONE && node.time <= last {
-            return Some(at);
-        }
-        let (mut first, mut best, mut count) = (NONE, (NEVER, NEVER), 0);
-        while at != NONE {
-            let Node { time, armed, next, .. } = self.nodes[at as usize];
-            if time > last {
-                self.move_on(at);
-            } else {
-                count += 1;
-                if (time, armed) < best {
-                    (first, best) = (at, (time, armed));
+        loop {
+            if self.open != NEVER {
+                match self.pop_sorted() {
+                    None => continue,
+                    found => return found,
                 }
             }
-            at = next;
+            let Some(number) = self.first_near() else {
+                if self.levels == 0 {
+                    // Dropped events may have taken it beyond the time of what was taken last.
+                    self.origin = 0;
+                    return None;
+                }
+                self.pull_far();
+                continue;
+            };
+            if number << NEAR_SHIFT >= self.far_begin {
+                self.pull_far();
+                continue;
+            }
+            let bucket = number as usize % NEAR;
+            let slot = self.heads[bucket];
+            let node = &mut self.nodes[slot as usize];
+            let time = node.time;
+            if node.next != NONE {
+                self.open(number);
+                continue;
+            }
+            node.bucket = NONE;
+            if time >> NEAR_SHIFT == number {
+                node.time = NEVER;
+                self.empty_near(bucket);
+                self.origin = time;
+                return Some((time, slot as usize));
+            }
+            self.empty_near(bucket);
+            self.place(slot);
         }
-        if count > COMPARED_MAX && level > 0 {
-            self.origin = begin;
-            self.spread(bucket);
+    }
+
+    /// The earliest of the sorted events; none if it does not count any more.
+    #[inline(never)]
+    fn pop_sorted(&mut self) -> Option<(u64, usize)> {
+        let last = self.sorted.pop().expect("an open bucket has events");
+        if self.sorted.is_empty() {
+            self.open = NEVER;
+        }
+        let node = &mut self.nodes[last.slot as usize];
+        if node.armed != last.armed {
             return None;
         }
-        (first != NONE).then_some(first)
+        (node.time, node.bucket) = (NEVER, NONE);
+        self.origin = last.time;
+        Some((last.time, last.slot as usize))
     }
 
-    /// Moves an event that was put off to its bucket, or takes one that was dropped out of the wheel.
-    fn move_on(&mut self, slot: u32) {
-        self.unlink(slot);
-        let time = self.nodes[slot as usize].time;
-        if time != NEVER {
-            self.link(slot, self.bucket_of(time));
+    /// The ring's first bucket that is not empty, numbered since time 0.
+    #[inline]
+    fn first_near(&self) -> Option<u64> {
+        let first = self.origin >> NEAR_SHIFT;
+        let (word, bit) = (first as usize % NEAR / 64, first % 64);
+        let here = self.near[word] >> bit;
+        if here != 0 {
+            return Some(first + u64::from(here.trailing_zeros()));
         }
+        if self.near_words == 0 {
+            return None;
+        }
+        // The words after this one, then those before, then this one's lower bits.
+        let after = self.near_words & !((2 << word) - 1);
+        let next = if after != 0 { after } else { self.near_words }.trailing_zeros() as usize % NEAR_WORDS;
+        let index = next as u64 * 64 + u64::from(self.near[next].trailing_zeros());
+        Some(first + (index.wrapping_sub(first) % NEAR as u64))
     }
 
-    /// Moves the events of a bucket, in which the origin now lies, to the levels below.
-    fn spread(&mut self, bucket: u32) {
-        let mut at = self.heads[bucket as usize % BUCKETS];
+    /// Sorts the events of the ring's first bucket. Whatever does not belong there any more goes to its place.
+    #[inline(never)]
+    fn open(&mut self, number: u64) {
+        let bucket = number as usize % NEAR;
+        let mut at = self.heads[bucket];
+        self.empty_near(bucket);
+        while at != NONE {
+            let slot = at;
+            let node = &mut self.nodes[at as usize];
+            at = node.next;
+            let Node { time, armed, .. } = *node;
+            if time >> NEAR_SHIFT == number {
+                node.bucket = SORTED;
+                self.sorted.push(Sorted { time, armed, slot });
+            } else {
+                node.bucket = NONE;
+                self.place(slot);
+            }
+        }
+        match self.sorted.as_mut_slice() {
+            [] => return,
+            [_] => {}
+            [a, b] => {
+                if a < b {
+                    std::mem::swap(a, b);
+                }
+            }
+            more => more.sort_unstable_by(|a, b| b.cmp(a)),
+        }
+        self.open = number;
+    }
+
+    /// Moves the events of the wheel's first bucket to the ring or to the levels below.
+    #[inline(never)]
+    fn pull_far(&mut self) {
+        let level = self.levels.trailing_zeros();
+        let digit = self.far[level as usize % LEVELS].trailing_zeros();
+        let bucket = NEAR + ((level << LEVEL_BITS) | digit) as usize;
+        // Nothing is pending before it.
+        self.origin = self.origin.max(self.begin_of(level, digit));
+        let mut at = self.heads[bucket];
         while at != NONE {
             let next = self.nodes[at as usize].next;
-            self.move_on(at);
+            self.unlink(at);
+            self.place(at);
             at = next;
         }
+    }
+
+    /// Puts an event that lies nowhere to its place, unless it was dropped.
+    #[inline]
+    fn place(&mut self, slot: u32) {
+        let time = self.nodes[slot as usize].time;
+        if time == NEVER {
+            return;
+        }
+        let number = time >> NEAR_SHIFT;
+        if number - (self.origin >> NEAR_SHIFT) < NEAR as u64 {
+            self.link_near(slot, number as u32 % NEAR as u32);
+        } else {
+            self.link_far(slot, self.far_bucket_of(time));
+        }
+    }
+
+    /// The wheel's bucket of a time beyond the ring.
+    fn far_bucket_of(&self, time: u64) -> u32 {
+        let differs = 63 - (time ^ self.origin).leading_zeros();
+        let level = (differs - FAR_SHIFT) / LEVEL_BITS;
+        let digit = (time >> (FAR_SHIFT + level * LEVEL_BITS)) as u32 & ((1 << LEVEL_BITS) - 1);
+        NEAR as u32 + ((level << LEVEL_BITS) | digit)
+    }
+
+    /// When a bucket of the wheel begins.
+    fn begin_of(&self, level: u32, digit: u32) -> u64 {
+        let shift = FAR_SHIFT + level * LEVEL_BITS;
+        let above = shift + LEVEL_BITS;
+        let high = if above < 64 { self.origin >> above << above } else { 0 };
+        high | (u64::from(digit) << shift)
+    }
+
+    /// Finds when the wheel's first bucket begins.
+    fn find_far(&mut self) {
+        self.far_begin = match self.levels {
+            0 => NEVER,
+            levels => {
+                let level = levels.trailing_zeros();
+                self.begin_of(level, self.far[level as usize % LEVELS].trailing_zeros())
+            }
+        };
+    }
+
+    #[inline]
+    fn link_near(&mut self, slot: u32, bucket: u32) {
+        self.link(slot, bucket);
+        let word = bucket as usize / 64 % NEAR_WORDS;
+        self.near[word] |= 1 << (bucket % 64);
+        self.near_words |= 1 << word;
+    }
+
+    fn link_far(&mut self, slot: u32, bucket: u32) {
+        self.link(slot, bucket);
+        let (level, digit) = ((bucket - NEAR as u32) >> LEVEL_BITS, bucket % 64);
+        self.far[level as usize % LEVELS] |= 1 << digit;
+        self.levels |= 1 << level;
+        self.far_begin = self.far_begin.min(self.begin_of(level, digit));
     }
 
     #[inline]
     fn link(&mut self, slot: u32, bucket: u32) {
-        let head = std::mem::replace(&mut self.heads[bucket as usize % BUCKETS], slot);
+        let head = std::mem::replace(&mut self.heads[bucket as usize], slot);
         if head != NONE {
             self.nodes[head as usize].prev = slot;
         }
         let node = &mut self.nodes[slot as usize];
         (node.next, node.prev, node.bucket) = (head, NONE, bucket);
-        let level = bucket >> LEVEL_BITS;
-        self.filled[level as usize % LEVELS] |= 1 << (bucket & 63);
-        self.levels |= 1 << level;
     }
 
-    #[inline]
     fn unlink(&mut self, slot: u32) {
         let node = &mut self.nodes[slot as usize];
         let Node { next, prev, bucket, .. } = *node;
@@ -218,12 +384,27 @@ impl EventQueue {
             self.nodes[prev as usize].next = next;
             return;
         }
-        self.heads[bucket as usize % BUCKETS] = next;
-        if next == NONE {
-            let level = (bucket >> LEVEL_BITS) as usize;
-            self.filled[level % LEVELS] &= !(1 << (bucket & 63));
-            self.levels &= !(u32::from(self.filled[level % LEVELS] == 0) << level);
+        let bucket = bucket as usize;
+        self.heads[bucket] = next;
+        if next != NONE {
+            return;
         }
+        if bucket < NEAR {
+            return self.empty_near(bucket);
+        }
+        let level = (bucket - NEAR) >> LEVEL_BITS;
+        self.far[level % LEVELS] &= !(1 << (bucket % 64));
+        self.levels &= !(u32::from(self.far[level % LEVELS] == 0) << level);
+        self.find_far();
+    }
+
+    /// A bucket of the ring is empty from now on.
+    #[inline]
+    fn empty_near(&mut self, bucket: usize) {
+        self.heads[bucket] = NONE;
+        let word = bucket / 64 % NEAR_WORDS;
+        self.near[word] &= !(1 << (bucket % 64));
+        self.near_words &= !(u32::from(self.near[word] == 0) << word);
     }
 }
 
@@ -294,10 +475,10 @@ mod tests {
     fn far_times_are_events_too() {
         let mut queue = EventQueue::default();
         queue.reserve_slots(2);
-        queue.arm(0, u64::MAX - 1);
+        queue.arm(0, u64::MAX);
         queue.arm(1, 1 << 63);
         assert_eq!(queue.pop(), Some((1 << 63, 1)));
-        assert_eq!(queue.pop(), Some((u64::MAX - 1, 0)));
+        assert_eq!(queue.pop(), Some((super::LAST, 0)));
         assert_eq!(queue.pop(), None);
     }
 }

@@ -124,7 +124,9 @@ impl Simulation {
         Ok(self.result(ended?))
     }
 
-    /// Handles events until the work is done or the time is over; whether it was cut.
+    /// Handles events until the work is done or the time is over; whether it was cut. Never inlined: profilers find
+    /// it by its name.
+    #[inline(never)]
     fn event_loop<S: EventSink>(&mut self, sink: &mut S) -> Result<bool, SimError> {
         loop {
             if self.work.workload.overflow_when_stalled && self.is_stalled() && self.overflow() {

@@ -40,13 +40,16 @@ impl CostKind {
     }
 }
 
-/// Lowest value and width of the scatter, in ns; or the row of measured quantiles.
+/// Lowest value and number of values of the scatter, in ns, 0 if there is none; or [`MEASURED`] and the row of measured
+/// quantiles.
 #[derive(Clone, Copy, Default)]
 struct Range {
     low: u64,
-    width: u64,
-    measured: Option<u8>,
+    values: u64,
 }
+
+/// More values than any scatter has.
+const MEASURED: u64 = u64::MAX;
 
 /// [`QUANTILES_PERMILLE`] in units of 1/2^20.
 const BOUNDS: [u64; 8] = {
@@ -75,11 +78,11 @@ impl CostTable {
             let percent = rng.as_mut().map_or(100, |rng| rng.between(50, 150));
             let value = cost.value.0 * percent / 100;
             let half = value * u64::from(cost.spread_percent.min(100)) / 100;
-            let measured = cost.quantiles.map(|measured| {
+            if let Some(measured) = cost.quantiles {
                 quantiles.push(measured.map(|value| value * percent / 100));
-                (quantiles.len() - 1) as u8
-            });
-            Range { low: value - half, width: 2 * half, measured }
+                return Range { low: quantiles.len() as u64 - 1, values: MEASURED };
+            }
+            Range { low: value - half, values: if half == 0 { 0 } else { 2 * half + 1 } }
         });
         CostTable { ranges, quantiles }
     }
@@ -90,13 +93,18 @@ impl CostTable {
     }
 
     /// One draw, in ns.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn draw(&self, kind: CostKind, rng: &mut Rng) -> u64 {
-        let Range { low, width, measured } = self.ranges[kind as usize];
-        if let Some(row) = measured {
-            return between_quantiles(&self.quantiles[usize::from(row)], rng.below(1 << 20));
+        match self.ranges[kind as usize] {
+            Range { low, values: 0 } => low,
+            Range { low: row, values: MEASURED } => self.measured(row, rng),
+            Range { low, values } => low + rng.below(values),
         }
-        if width == 0 { low } else { low + rng.below(width + 1) }
+    }
+
+    #[inline(never)]
+    fn measured(&self, row: u64, rng: &mut Rng) -> u64 {
+        between_quantiles(&self.quantiles[row as usize], rng.below(1 << 20))
     }
 }
 
@@ -122,7 +130,7 @@ mod tests {
         assert_eq!(drawn.iter().max(), Some(&1_200));
         for seed in 0..100 {
             let range = CostTable::new(&costs, Some(seed)).ranges[CostKind::ContextSwitch as usize];
-            let middle = range.low + range.width / 2;
+            let middle = range.low + range.values / 2;
             assert!((500..=1_500).contains(&middle), "{middle}");
         }
     }
