@@ -6,8 +6,8 @@ use super::consts::{
     SCX_DSP_DFL_MAX_BATCH, SCX_EXIT_DUMP_DFL_LEN, SCX_OPS_BUILTIN_IDLE_PER_NODE, SCX_OPS_KEEP_BUILTIN_IDLE,
     SCX_WATCHDOG_MAX_TIMEOUT_MS,
 };
-use super::dsq::Dsqs;
-use super::host::{CurrClass, Direct, EVENT_COUNTS, Host, OpsData, Rq, builtin_queues};
+use super::dsq::{DsqIndex, Dsqs};
+use super::host::{CurrClass, Direct, EVENT_COUNTS, Host, OpsData, Rq, Rules, builtin_queues};
 use super::idle::{Idle, IdleMasks};
 use super::kernel::Layout;
 use super::mask::{CPUMASK_BYTES, Mask};
@@ -143,8 +143,11 @@ pub(crate) fn host(
         tick_ns: 1,
         jiffy_begin: 0,
         version,
+        rules: Rules::of(version),
         layout,
         nr_cpus,
+        nr_builtin: 2 * nr_cpus + nr_nodes,
+        direct: Direct::None,
         programs,
         allows: Op::ALL.map(|op| op.allows(version)),
         enabled: 0,
@@ -213,7 +216,7 @@ fn new_rq(memory: &mut Memory, layout: &Layout, topology: &Topology, cpu: u32, i
         in_balance: false,
         released: false,
         nr_immed: 0,
-        direct: Direct::None,
+        global: DsqIndex(2 * topology.cpu_count() as u32 + topology.cpu(CpuId(cpu)).node),
         batch: Vec::new(),
         nr_dispatched: 0,
         deferred: Vec::new(),

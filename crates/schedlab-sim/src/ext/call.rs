@@ -110,19 +110,33 @@ impl Op {
     }
 }
 
-/// What runs now.
+/// What runs now; small, as it is put aside for every callback.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(16))]
 pub(crate) struct CallState {
-    /// The innermost callback; none in a timer.
-    pub op: Option<Op>,
-    /// CPU whose run queue the callback is about, if it holds one.
-    pub locked: Option<u32>,
     /// The tasks it is about (`kf_tasks`).
     pub subjects: [u32; 2],
+    /// CPU whose run queue the callback is about, or [`NO_CPU`].
+    held: u32,
+    /// The innermost callback; none in a timer.
+    pub op: Option<Op>,
 }
 
+const NO_CPU: u32 = u32::MAX;
+
 impl CallState {
-    pub(crate) const NONE: CallState = CallState { op: None, locked: None, subjects: [0, 0] };
+    pub(crate) const NONE: CallState = CallState { op: None, held: NO_CPU, subjects: [0, 0] };
+
+    #[inline]
+    fn new(op: Op, locked: Option<u32>, subjects: [u32; 2]) -> CallState {
+        CallState { op: Some(op), held: locked.unwrap_or(NO_CPU), subjects }
+    }
+
+    /// CPU whose run queue the callback is about, if it holds one.
+    #[inline]
+    pub(crate) fn locked(&self) -> Option<u32> {
+        (self.held != NO_CPU).then_some(self.held)
+    }
 }
 
 /// Calls a callback that is switched on; its return value, 0 after a fault.
@@ -138,7 +152,7 @@ pub(crate) fn call<const N: usize>(
     let mut words = [0; 3];
     // The length is known here: no call of memcpy for a word.
     words[..N].copy_from_slice(arguments);
-    call_words(cx, CallState { op: Some(op), locked, subjects }, op, words)
+    call_words(cx, CallState::new(op, locked, subjects), op, words)
 }
 
 /// The same for a callback with more arguments than three, which is rare.
@@ -203,7 +217,7 @@ pub(crate) fn call_task<const N: usize>(cx: &mut Cx<'_>, op: Op, cpu: u32, task:
     }
     let mut words = [host.task(task).address, 0, 0];
     words[1..=N].copy_from_slice(rest);
-    call_words(cx, CallState { op: Some(op), locked: Some(cpu), subjects: [task, 0] }, op, words);
+    call_words(cx, CallState::new(op, Some(cpu), [task, 0]), op, words);
 }
 
 /// The same for a callback that most schedulers do not have: its caller stays short.
@@ -229,7 +243,7 @@ pub(crate) fn require(cx: &mut Cx<'_>, groups: u32, kfunc: &'static str) -> Resu
 }
 
 fn cx_cpu(host: &Host) -> i32 {
-    host.call.locked.map_or(0, |cpu| cpu as i32)
+    host.call.locked().map_or(0, |cpu| cpu as i32)
 }
 
 #[cold]

@@ -701,13 +701,12 @@ fn select_cpu(cx: &mut Cx<'_>, task: u32, prev_cpu: u32, wake_flags: u64) -> u32
         cx.host().task_mut(task).selected_cpu = cpu as i32;
         return cpu;
     }
-    let here = cx.cpu();
-    cx.host().rq_mut(here).direct = Direct::For(task);
-    let address = cx.host().task(task).address;
+    host.direct = Direct::For(task);
+    let address = host.task(task).address;
     let arguments = [address, prev_cpu.into(), wake_flags];
     let cpu = super::call::call(cx, Op::SelectCpu, None, [task, 0], &arguments) as i32;
     let host = cx.host();
-    host.rq_mut(here).direct = Direct::None;
+    host.direct = Direct::None;
     host.task_mut(task).selected_cpu = cpu;
     if (0..host.nr_cpus as i32).contains(&cpu) {
         return cpu as u32;
@@ -732,12 +731,12 @@ fn enqueue_flags(host: &mut Host, task: u32, core: u32) -> u64 {
     if core & flags::ENQUEUE_RESTORE != 0 {
         flags |= ENQUEUE_RESTORE | ENQUEUE_NOCLOCK;
         if core & flags::ENQUEUE_HEAD != 0 {
-            flags |= enqueue::host_head_flag(host.version);
+            flags |= host.rules.head_flag;
         }
         flags |= change_flags(new, core);
     }
     if std::mem::take(&mut host.task_mut(task).selected) && core & flags::ENQUEUE_WAKEUP != 0 {
-        flags |= host.cpu_selected_flag();
+        flags |= host.rules.cpu_selected_flag;
     }
     flags
 }

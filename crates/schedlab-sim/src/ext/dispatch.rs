@@ -4,8 +4,7 @@ use super::call::{Op, call};
 use super::consts::*;
 use super::dsq::{DsqIndex, NIL};
 use super::enqueue::{
-    after_local_insert, count_immed, dequeue_task, enqueue_task, find_for_dispatch, host_head_flag, insert,
-    unlink,
+    after_local_insert, count_immed, dequeue_task, enqueue_task, find_for_dispatch, insert, unlink,
 };
 use super::host::{CurrClass, Cx, Direct, Effect, EventCount, Host, Insert};
 use super::objects::{refill_slice, slice};
@@ -30,8 +29,12 @@ pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<
     let rq = cx.host().rq_mut(cpu);
     rq.in_balance = true;
     rq.kick_sync += 1;
+    let released = std::mem::take(&mut rq.released);
+    if released {
+        acquire(cx, cpu);
+    }
     let verdict = balance(cx, cpu, prev);
-    let host = cx.host();
+    let (host, memory) = cx.parts();
     let rq = host.rq_mut(cpu);
     rq.in_balance = false;
     let immed = rq.nr_immed > 0;
@@ -45,18 +48,15 @@ pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<
         _ if first == NIL => return None,
         _ => first,
     };
-    if slice(cx, next) == 0 {
+    if host.slice(memory, next) == 0 {
         refill_slice(cx, next);
     }
     Some(next)
 }
 
 /// `balance_one`.
-#[inline]
+#[inline(always)]
 fn balance(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
-    if std::mem::take(&mut cx.host().rq_mut(cpu).released) {
-        acquire(cx, cpu);
-    }
     if let Some(prev) = prev
         && slice(cx, prev) != 0
         && !cx.host().bypass
@@ -174,7 +174,7 @@ fn move_remote(cx: &mut Cx<'_>, task: u32, target: u32, enq_flags: u64) {
     if can_hop(host, from, task, enq_flags) {
         hop(host, memory, from, target, task);
         let local = host.local_dsq(target);
-        return super::enqueue::insert(cx, target, local, task, enq_flags);
+        return insert(cx, target, local, task, enq_flags);
     }
     host.task_mut(task).sticky_cpu = target as i32;
     dequeue_task(cx, from, task, 0);
@@ -194,7 +194,7 @@ fn can_hop(host: &Host, from: u32, task: u32, enq_flags: u64) -> bool {
         && !entity.deferred
         && entity.ops_state == OpsState::None
         && host.rq(from).curr != task
-        && enq_flags & (host.cpu_selected_flag() | ENQUEUE_RESTORE) == 0
+        && enq_flags & (host.rules.cpu_selected_flag | ENQUEUE_RESTORE) == 0
 }
 
 /// The sum of `deactivate_task`, `set_task_cpu` and `activate_task` but for the insertion.
@@ -202,13 +202,13 @@ fn can_hop(host: &Host, from: u32, task: u32, enq_flags: u64) -> bool {
 fn hop(host: &mut Host, memory: &mut Memory, from: u32, target: u32, task: u32) {
     host.rq_mut(from).nr_running -= 1;
     host.rq_mut(target).nr_running += 1;
-    super::enqueue::note_runnable(host, task);
-    let entity = host.task_mut(task);
+    let clear = SCX_TASK_RESET_RUNNABLE_AT | SCX_TASK_DEQD_FOR_SLEEP;
+    super::enqueue::note_runnable(host, memory, task, 0, clear);
+    let entity = &mut host.tasks[task as usize];
     entity.sticky_cpu = -1;
-    entity.ddsp_dsq_id = SCX_DSQ_INVALID;
-    entity.ddsp_enq_flags = 0;
-    host.set_flags(memory, task, 0, SCX_TASK_RESET_RUNNABLE_AT | SCX_TASK_DEQD_FOR_SLEEP);
-    host.set_cpu(memory, task, target);
+    entity.clear_direct();
+    entity.cpu = target;
+    memory.write_u32(entity.address + host.layout.task.cpu, target);
     host.effects.push(Effect::Migrated { task, from, to: target });
 }
 
@@ -283,7 +283,7 @@ pub(crate) fn consume(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) 
 fn move_to_own_local(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
     let host = cx.host();
     let local = host.local_dsq(cpu);
-    let head = enq_flags & (host_head_flag(host.version) | SCX_ENQ_PREEMPT) != 0;
+    let head = enq_flags & (host.rules.head_flag | SCX_ENQ_PREEMPT) != 0;
     let Host { dsqs, tasks, .. } = host;
     dsqs.get_mut(local).push(tasks, task, head);
     host.task_mut(task).dsq = Some(local);
@@ -317,9 +317,9 @@ pub(crate) fn move_between(cx: &mut Cx<'_>, task: u32, from: DsqIndex, to: DsqIn
 pub(crate) fn commit_insert(cx: &mut Cx<'_>, task: u32, dsq_id: u64, enq_flags: u64) {
     let cpu = cx.cpu();
     let host = cx.host();
-    match host.rq(cpu).direct {
+    match host.direct {
         Direct::None => {}
-        expected => return mark_direct(cx, cpu, expected, task, dsq_id, enq_flags),
+        expected => return mark_direct(cx, expected, task, dsq_id, enq_flags),
     }
     if host.rq(cpu).batch.len() >= host.ops.dispatch_max_batch as usize {
         return buffer_overflow(cx);
@@ -335,9 +335,9 @@ fn buffer_overflow(cx: &mut Cx<'_>) {
 
 /// `mark_direct_dispatch`: one insertion, of the task at hand.
 #[inline]
-fn mark_direct(cx: &mut Cx<'_>, cpu: u32, expected: Direct, task: u32, dsq_id: u64, enq_flags: u64) {
+fn mark_direct(cx: &mut Cx<'_>, expected: Direct, task: u32, dsq_id: u64, enq_flags: u64) {
     let host = cx.host();
-    host.rq_mut(cpu).direct = Direct::Done;
+    host.direct = Direct::Done;
     if expected == Direct::For(task) {
         let entity = host.task_mut(task);
         entity.ddsp_dsq_id = dsq_id;
@@ -364,22 +364,20 @@ fn refuse_direct(cx: &mut Cx<'_>, expected: Direct, task: u32) {
 /// `set_next_task_scx`: the task runs from now on.
 #[inline]
 pub(crate) fn set_next_task(cx: &mut Cx<'_>, cpu: u32, task: u32) {
-    let queued = cx.host().task(task).has(SCX_TASK_QUEUED);
-    if queued {
+    if cx.host().task(task).has(SCX_TASK_QUEUED) {
         super::enqueue::ops_dequeue(cx, cpu, task, 1 << 32);
         super::enqueue::remove(cx, task);
-    }
-    if queued {
         super::call::call_task(cx, Op::Running, cpu, task, &[]);
     }
     // The switch follows: to `ops.running()` the CPU's current task is still the one before.
     let (host, memory) = cx.parts();
-    let (address, layout) = (host.task(task).address, &host.layout);
-    memory.write_u8(address + layout.task.on_cpu, 1);
-    memory.write_u64(host.rq(cpu).address + layout.rq.curr, address);
-    let rq = host.rq_mut(cpu);
+    let layout = &*host.layout;
+    let (entity, rq) = (&mut host.tasks[task as usize], &mut host.rqs[cpu as usize]);
+    memory.write_u8(entity.address + layout.task.on_cpu, 1);
+    memory.write_u64(rq.address + layout.rq.curr, entity.address);
     (rq.curr, rq.curr_class) = (task, CurrClass::Ext);
-    super::enqueue::clear_runnable(cx, task, true);
+    entity.runnable = false;
+    entity.set_flags(memory, layout, SCX_TASK_RESET_RUNNABLE_AT, 0);
 }
 
 /// Who comes after the task that is put.
@@ -415,7 +413,7 @@ fn put_back(cx: &mut Cx<'_>, cpu: u32, task: u32, next: Next) {
             super::enqueue::do_enqueue(cx, cpu, task, SCX_ENQ_REENQ, -1);
             super::objects::set_flags(cx, task, 0, SCX_TASK_REENQ_REASON_MASK);
         } else {
-            let head = host_head_flag(cx.host().version);
+            let head = cx.host().rules.head_flag;
             insert(cx, cpu, local, task, head);
         }
         return;

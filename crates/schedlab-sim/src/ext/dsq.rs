@@ -59,17 +59,17 @@ impl Dsq {
         self.link(tasks, task, after);
     }
 
+    #[inline]
     fn link(&mut self, tasks: &mut [Entity], task: u32, after: u32) {
-        let next = if after == NIL { self.first } else { tasks[after as usize].next };
+        let next = match after {
+            NIL => std::mem::replace(&mut self.first, task),
+            after => std::mem::replace(&mut tasks[after as usize].next, task),
+        };
         let entity = &mut tasks[task as usize];
         debug_assert!(!entity.linked, "a task is in one queue at most");
         (entity.prev, entity.next, entity.linked) = (after, next, true);
         self.seq = self.seq.wrapping_add(1);
         entity.dsq_seq = self.seq;
-        match after {
-            NIL => self.first = task,
-            after => tasks[after as usize].next = task,
-        }
         match next {
             NIL => self.last = task,
             next => tasks[next as usize].prev = task,
@@ -77,12 +77,13 @@ impl Dsq {
         self.nr += 1;
     }
 
-    /// Takes a task out.
-    pub(crate) fn unlink(&mut self, tasks: &mut [Entity], task: u32) {
+    /// Takes a task out; its flags.
+    #[inline]
+    pub(crate) fn unlink(&mut self, tasks: &mut [Entity], task: u32) -> u32 {
         let entity = &mut tasks[task as usize];
         debug_assert!(entity.linked, "the task is in this queue");
-        let (prev, next) = (entity.prev, entity.next);
-        entity.linked = false;
+        let (prev, next, flags) = (entity.prev, entity.next, entity.flags);
+        (entity.linked, entity.dsq) = (false, None);
         if std::mem::take(&mut entity.on_priq) {
             self.nr_priq -= 1;
         }
@@ -98,6 +99,7 @@ impl Dsq {
         for (_, at) in self.cursors.iter_mut().filter(|(_, at)| *at == task) {
             *at = next;
         }
+        flags
     }
 
     /// Starts an iterator of the caller's number at one end.

@@ -9,30 +9,33 @@ use super::host::{CurrClass, Cx, Direct, EventCount, Host};
 use super::objects::{refill_slice, set_flags};
 use super::task::OpsState;
 use super::{exit, reenq};
+use schedlab_bpf::memory::Memory;
 
 /// `enqueue_task_scx`: the task becomes runnable on `cpu`, or arrives there from another queue.
 pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64, extra_flags: u64) {
     let enq_flags = core_flags | extra_flags;
-    let host = cx.host();
+    let (host, memory) = cx.parts();
     let entity = host.task_mut(task);
     let queued = entity.has(SCX_TASK_QUEUED);
     let mut sticky = std::mem::replace(&mut entity.sticky_cpu, -1);
+    let elsewhere = entity.selected_cpu != cpu as i32;
     let migrating = sticky >= 0;
     if enq_flags & ENQUEUE_RESTORE != 0 && host.rq(cpu).curr == task {
         sticky = cpu as i32;
     }
     if !queued {
-        note_runnable(cx.host(), task);
-        set_flags(cx, task, SCX_TASK_QUEUED, SCX_TASK_RESET_RUNNABLE_AT);
-        cx.host().rq_mut(cpu).nr_running += 1;
+        note_runnable(host, memory, task, SCX_TASK_QUEUED, SCX_TASK_RESET_RUNNABLE_AT);
+        host.rq_mut(cpu).nr_running += 1;
         if !migrating {
             call_task_rare(cx, Op::Runnable, cpu, task, enq_flags);
         }
         enqueue_inline(cx, cpu, task, enq_flags, sticky);
     }
-    let host = cx.host();
-    if enq_flags & host.cpu_selected_flag() != 0 && host.task(task).selected_cpu != cpu as i32 {
-        host.count(EventCount::SelectCpuFallback);
+    if elsewhere {
+        let host = cx.host();
+        if enq_flags & host.rules.cpu_selected_flag != 0 {
+            host.count(EventCount::SelectCpuFallback);
+        }
     }
 }
 
@@ -40,20 +43,20 @@ pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
 #[inline]
 pub(crate) fn set_runnable(cx: &mut Cx<'_>, task: u32) {
     let (host, memory) = cx.parts();
-    note_runnable(host, task);
-    host.set_flags(memory, task, 0, SCX_TASK_RESET_RUNNABLE_AT);
+    note_runnable(host, memory, task, 0, SCX_TASK_RESET_RUNNABLE_AT);
 }
 
-/// The same; the caller clears [`SCX_TASK_RESET_RUNNABLE_AT`].
+/// The same with further flags set; what is cleared has [`SCX_TASK_RESET_RUNNABLE_AT`].
 #[inline]
-pub(super) fn note_runnable(host: &mut Host, task: u32) {
+pub(super) fn note_runnable(host: &mut Host, memory: &mut Memory, task: u32, set: u32, clear: u32) {
     host.runnable_seq += 1;
     let (seq, tick_at) = (host.runnable_seq, host.tick_at());
-    let entity = host.task_mut(task);
+    let entity = &mut host.tasks[task as usize];
     (entity.runnable, entity.runnable_seq) = (true, seq);
     if entity.has(SCX_TASK_RESET_RUNNABLE_AT) {
         entity.runnable_at = tick_at;
     }
+    entity.set_flags(memory, &host.layout, set, clear);
 }
 
 /// `clr_task_runnable`.
@@ -73,21 +76,20 @@ pub(crate) fn do_enqueue(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, s
 
 #[inline(always)]
 fn enqueue_inline(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, sticky: i32) {
-    let host = cx.host();
+    let (host, memory) = cx.parts();
     let local = host.local_dsq(cpu);
     if sticky == cpu as i32 {
         return insert(cx, cpu, local, task, enq_flags);
     }
-    if host.task(task).has(SCX_TASK_IMMED) {
-        set_flags(cx, task, 0, SCX_TASK_IMMED);
+    let entity = &mut host.tasks[task as usize];
+    if entity.has(SCX_TASK_IMMED) {
+        entity.set_flags(memory, &host.layout, 0, SCX_TASK_IMMED);
     }
-    let host = cx.host();
     if host.bypass {
         host.count(EventCount::BypassDispatch);
         let bypass = host.bypass_dsq(cpu);
         return insert_refilled(cx, cpu, bypass, task, enq_flags);
     }
-    let entity = host.task(task);
     if entity.ddsp_dsq_id != SCX_DSQ_INVALID {
         return direct_dispatch(cx, cpu, task, enq_flags);
     }
@@ -102,18 +104,17 @@ fn enqueue_inline(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, sticky: 
     let entity = host.task_mut(task);
     entity.qseq += 1;
     entity.ops_state = OpsState::Queueing;
-    // Direct dispatch belongs to the CPU whose code runs, not to the run queue.
-    let here = cx.cpu();
-    cx.host().rq_mut(here).direct = Direct::For(task);
+    // Direct dispatch belongs to the code that runs, not to the run queue.
+    host.direct = Direct::For(task);
     call_task(cx, Op::Enqueue, cpu, task, &[enq_flags]);
     let host = cx.host();
-    host.rq_mut(here).direct = Direct::None;
+    host.direct = Direct::None;
     let entity = host.task_mut(task);
     if entity.ddsp_dsq_id != SCX_DSQ_INVALID {
         return direct_dispatch(cx, cpu, task, enq_flags);
     }
     entity.ops_state = OpsState::Queued;
-    if host.has_custody() {
+    if host.rules.custody {
         set_flags(cx, task, SCX_TASK_IN_CUSTODY, 0);
     }
 }
@@ -122,16 +123,8 @@ fn enqueue_inline(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, sticky: 
 #[inline(never)]
 fn insert_refilled(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64) {
     refill_slice(cx, task);
-    clear_direct(cx, task);
+    cx.host().task_mut(task).clear_direct();
     insert(cx, cpu, dsq, task, enq_flags);
-}
-
-/// Forgets a direct dispatch.
-#[inline]
-fn clear_direct(cx: &mut Cx<'_>, task: u32) {
-    let entity = cx.host().task_mut(task);
-    entity.ddsp_dsq_id = SCX_DSQ_INVALID;
-    entity.ddsp_enq_flags = 0;
 }
 
 /// `direct_dispatch`: where `ops.select_cpu()` or `ops.enqueue()` put the task.
@@ -142,17 +135,17 @@ fn direct_dispatch(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
     let host = cx.host();
     let remote = host.cpu_of_local(dsq).is_some_and(|target| target != cpu);
     let entity = host.task_mut(task);
-    entity.ddsp_enq_flags |= enq_flags;
     entity.ops_state = OpsState::None;
     if remote {
         // Two run queues cannot be locked here: finished by `run_deferred`.
+        entity.ddsp_enq_flags |= enq_flags;
         entity.deferred = true;
         host.rq_mut(cpu).deferred.push(task);
         host.deferred_work = true;
         return;
     }
-    let flags = entity.ddsp_enq_flags;
-    clear_direct(cx, task);
+    let flags = entity.ddsp_enq_flags | enq_flags;
+    entity.clear_direct();
     insert(cx, cpu, dsq, task, flags | SCX_ENQ_CLEAR_OPSS);
 }
 
@@ -192,16 +185,21 @@ fn find_other(cx: &mut Cx<'_>, id: u64, task_cpu: u32) -> DsqIndex {
 /// `dispatch_enqueue`: into a queue; `cpu` is the run queue held.
 pub(crate) fn insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, mut enq_flags: u64) {
     let (host, memory) = cx.parts();
-    let queue = host.dsqs.get(dsq);
+    let builtin = host.is_builtin(dsq);
     let ordered = enq_flags & SCX_ENQ_DSQ_PRIQ != 0;
+    let Host { dsqs, tasks, layout, rules, .. } = &mut *host;
+    let queue = dsqs.get_mut(dsq);
     // A queue that is empty or of this order takes it; the kernel's own take no order.
-    if ordered && host.is_builtin(dsq) || queue.nr_priq != if ordered { queue.nr } else { 0 } {
+    if ordered && builtin || queue.nr_priq != if ordered { queue.nr } else { 0 } {
         refuse_order(cx, dsq, &mut enq_flags);
         return insert_anyway(cx, cpu, dsq, task, enq_flags);
     }
-    let vtime = if ordered { host.dsq_vtime(memory, task) } else { 0 };
-    let head = enq_flags & (host_head_flag(host.version) | SCX_ENQ_PREEMPT) != 0;
-    link(host, dsq, task, ordered.then_some(vtime), head);
+    if ordered {
+        let vtime = memory.read_u64(tasks[task as usize].address + layout.task.dsq_vtime);
+        queue.push_vtime(tasks, task, vtime);
+    } else {
+        queue.push(tasks, task, enq_flags & (rules.head_flag | SCX_ENQ_PREEMPT) != 0);
+    }
     inserted(cx, cpu, dsq, task, enq_flags);
 }
 
@@ -209,45 +207,38 @@ pub(crate) fn insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, mut en
 #[cold]
 fn insert_anyway(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64) {
     let (host, memory) = cx.parts();
-    let vtime = (enq_flags & SCX_ENQ_DSQ_PRIQ != 0).then(|| host.dsq_vtime(memory, task));
-    let head = enq_flags & (host_head_flag(host.version) | SCX_ENQ_PREEMPT) != 0;
-    link(host, dsq, task, vtime, head);
+    let vtime = host.dsq_vtime(memory, task);
+    let head = enq_flags & (host.rules.head_flag | SCX_ENQ_PREEMPT) != 0;
+    let Host { dsqs, tasks, .. } = host;
+    let queue = dsqs.get_mut(dsq);
+    if enq_flags & SCX_ENQ_DSQ_PRIQ != 0 {
+        queue.push_vtime(tasks, task, vtime);
+    } else {
+        queue.push(tasks, task, head);
+    }
     inserted(cx, cpu, dsq, task, enq_flags);
 }
 
-#[inline]
-fn link(host: &mut Host, dsq: DsqIndex, task: u32, vtime: Option<u64>, head: bool) {
-    let Host { dsqs, tasks, .. } = host;
-    let queue = dsqs.get_mut(dsq);
-    match vtime {
-        Some(vtime) => queue.push_vtime(tasks, task, vtime),
-        None => queue.push(tasks, task, head),
-    }
-}
-
-/// What follows an insertion.
+/// What follows an insertion: global and bypass queues end the scheduler's custody, user queues begin it.
 #[inline]
 fn inserted(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64) {
-    let host = cx.host();
-    let local = host.cpu_of_local(dsq);
-    let entity = host.task_mut(task);
+    let (host, memory) = cx.parts();
+    let (local, builtin) = (host.cpu_of_local(dsq), host.is_builtin(dsq));
+    let entity = &mut host.tasks[task as usize];
     entity.dsq = Some(dsq);
     if enq_flags & SCX_ENQ_CLEAR_OPSS != 0 {
         entity.ops_state = OpsState::None;
     }
-    match local {
-        Some(target) => {
-            count_immed(cx, dsq, task, enq_flags);
-            after_local_insert(cx, target, task, enq_flags);
+    if let Some(target) = local {
+        count_immed(cx, dsq, task, enq_flags);
+        after_local_insert(cx, target, task, enq_flags);
+    } else if host.rules.custody {
+        if builtin {
+            leave_custody(cx, cpu, task, 0);
+        } else {
+            entity.set_flags(memory, &host.layout, SCX_TASK_IN_CUSTODY, 0);
         }
-        None => after_shared_insert(cx, cpu, dsq, task),
     }
-}
-
-/// The value of `SCX_ENQ_HEAD` in a version.
-#[inline]
-pub(crate) fn host_head_flag(version: (u16, u16)) -> u64 {
-    if version >= (7, 0) { SCX_ENQ_HEAD } else { 0x10 }
 }
 
 /// The kernel's own queues are FIFO, and no queue mixes both orders.
@@ -307,27 +298,13 @@ pub(crate) fn after_local_insert(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags
     }
 }
 
-/// Global and bypass queues end the scheduler's custody, user queues begin it.
-#[inline]
-fn after_shared_insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32) {
-    let host = cx.host();
-    if !host.has_custody() {
-        return;
-    }
-    if host.is_builtin(dsq) {
-        leave_custody(cx, cpu, task, 0);
-    } else {
-        set_flags(cx, task, SCX_TASK_IN_CUSTODY, 0);
-    }
-}
-
 /// `task_leave_custody` and the `ops.dequeue()` that is due then (7.1 and later).
 #[inline]
 pub(crate) fn leave_custody(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
     let (host, memory) = cx.parts();
-    let entity = host.task(task);
+    let entity = &mut host.tasks[task as usize];
     if entity.has(SCX_TASK_IN_CUSTODY) && entity.sticky_cpu < 0 {
-        host.set_flags(memory, task, 0, SCX_TASK_IN_CUSTODY);
+        entity.set_flags(memory, &host.layout, 0, SCX_TASK_IN_CUSTODY);
         call_task_rare(cx, Op::Dequeue, cpu, task, deq_flags);
     }
 }
@@ -336,7 +313,7 @@ pub(crate) fn leave_custody(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64
 pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64) {
     let mut deq_flags = core_flags;
     let host = cx.host();
-    if deq_flags & SCX_DEQ_SLEEP == 0 && host.has_custody() {
+    if deq_flags & SCX_DEQ_SLEEP == 0 && host.rules.custody {
         deq_flags |= SCX_DEQ_SCHED_CHANGE;
     }
     let entity = host.task(task);
@@ -352,24 +329,35 @@ pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
         call_task_rare(cx, Op::Quiescent, cpu, task, deq_flags);
     }
     let set = if deq_flags & SCX_DEQ_SLEEP != 0 { SCX_TASK_DEQD_FOR_SLEEP } else { 0 };
-    set_flags(cx, task, set, (SCX_TASK_DEQD_FOR_SLEEP & !set) | SCX_TASK_QUEUED);
-    cx.host().rq_mut(cpu).nr_running -= 1;
-    remove(cx, task);
-    clear_direct(cx, task);
+    let (host, memory) = cx.parts();
+    host.rq_mut(cpu).nr_running -= 1;
+    let entity = &mut host.tasks[task as usize];
+    entity.set_flags(memory, &host.layout, set, (SCX_TASK_DEQD_FOR_SLEEP & !set) | SCX_TASK_QUEUED);
+    entity.clear_direct();
+    if entity.dsq.is_some() || entity.deferred {
+        remove(cx, task);
+    }
 }
 
 /// `ops_dequeue`: takes the task back from the scheduler.
-#[inline]
+#[inline(always)]
 pub(crate) fn ops_dequeue(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
     let host = cx.host();
-    let entity = host.task_mut(task);
+    let entity = &mut host.tasks[task as usize];
     entity.runnable = false;
     let was_queued = std::mem::replace(&mut entity.ops_state, OpsState::None) == OpsState::Queued;
-    if host.has_custody() {
-        leave_custody(cx, cpu, task, deq_flags);
+    if host.rules.custody {
+        if entity.has(SCX_TASK_IN_CUSTODY) {
+            end_custody(cx, cpu, task, deq_flags);
+        }
     } else if was_queued {
         call_task_rare(cx, Op::Dequeue, cpu, task, deq_flags);
     }
+}
+
+#[inline(never)]
+fn end_custody(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
+    leave_custody(cx, cpu, task, deq_flags);
 }
 
 /// `dispatch_dequeue`: out of whatever queue or list the task is in.
@@ -394,26 +382,10 @@ fn forget_deferred(host: &mut Host, task: u32) {
 /// `task_unlink_from_dsq` with its count of tasks that must run at once.
 #[inline]
 pub(crate) fn unlink(host: &mut Host, task: u32, dsq: DsqIndex) {
-    host.unlink(task, dsq);
-    let entity = host.task_mut(task);
-    entity.dsq = None;
-    if entity.has(SCX_TASK_IMMED)
+    let Host { dsqs, tasks, .. } = &mut *host;
+    if dsqs.get_mut(dsq).unlink(tasks, task) & SCX_TASK_IMMED != 0
         && let Some(cpu) = host.cpu_of_local(dsq)
     {
         host.rq_mut(cpu).nr_immed -= 1;
-    }
-}
-
-impl Host {
-    /// Whether `ops.dequeue()` follows the custody rules of 7.1.
-    #[inline]
-    pub(crate) fn has_custody(&self) -> bool {
-        self.at_least(7, 1)
-    }
-
-    /// The value of `SCX_ENQ_CPU_SELECTED` in this version.
-    #[inline]
-    pub(crate) fn cpu_selected_flag(&self) -> u64 {
-        if self.at_least(7, 0) { SCX_ENQ_CPU_SELECTED } else { 0x400 }
     }
 }

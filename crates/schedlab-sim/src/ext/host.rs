@@ -6,7 +6,7 @@
 
 use super::call::{CallState, Op};
 use super::cgroup::Cgroup;
-use super::consts::{SCX_DSQ_BYPASS, SCX_DSQ_GLOBAL, SCX_DSQ_LOCAL};
+use super::consts::{SCX_DSQ_BYPASS, SCX_DSQ_GLOBAL, SCX_DSQ_LOCAL, SCX_ENQ_CPU_SELECTED, SCX_ENQ_HEAD};
 use super::dsq::{DsqIndex, Dsqs};
 use super::dump::Dump;
 use super::exit::ExitInfo;
@@ -36,7 +36,29 @@ pub(crate) enum CurrClass {
     Above(u32),
 }
 
-/// Whose insertion is awaited on a CPU (`direct_dispatch_task`).
+/// Rules that kernel versions differ in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// `ops.dequeue()` follows the custody rules of 7.1.
+    pub custody: bool,
+    /// The value of `SCX_ENQ_HEAD`.
+    pub head_flag: u64,
+    /// The value of `SCX_ENQ_CPU_SELECTED`.
+    pub cpu_selected_flag: u64,
+}
+
+impl Rules {
+    pub(crate) fn of(version: (u16, u16)) -> Rules {
+        let new = version >= (7, 0);
+        Rules {
+            custody: version >= (7, 1),
+            head_flag: if new { SCX_ENQ_HEAD } else { 0x10 },
+            cpu_selected_flag: if new { SCX_ENQ_CPU_SELECTED } else { 0x400 },
+        }
+    }
+}
+
+/// Whose insertion is awaited (`direct_dispatch_task`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direct {
     /// Nobody's: inserts go to the dispatch buffer.
@@ -75,7 +97,8 @@ pub(crate) struct Rq {
     pub kick_sync_pending: bool,
     /// Tasks under `SCX_ENQ_IMMED` in the local queue.
     pub nr_immed: i32,
-    pub direct: Direct,
+    /// The global queue of its node.
+    pub global: DsqIndex,
     /// Insertions finished in this round of dispatching.
     pub nr_dispatched: u32,
     /// The current task's time is accounted up to here.
@@ -156,9 +179,15 @@ pub(crate) struct Host {
     /// Begin of the jiffy that was asked for last.
     pub jiffy_begin: u64,
     pub version: (u16, u16),
+    /// What the version decides and every wake-up or switch asks for.
+    pub rules: Rules,
     pub layout: Arc<Layout>,
     pub topology: Arc<Topology>,
     pub nr_cpus: u32,
+    /// Queues of the kernel's own.
+    pub nr_builtin: u32,
+    /// Whose insertion is awaited from the code that runs.
+    pub direct: Direct,
     /// Program of each callback, or none; see [`Op`].
     pub programs: [Option<u32>; Op::COUNT],
     /// Groups of kfuncs that each callback may call: [`Op::allows`].
@@ -266,7 +295,7 @@ impl Host {
     /// The global queue of the CPU's node.
     #[inline]
     pub(crate) fn global_dsq(&self, cpu: u32) -> DsqIndex {
-        DsqIndex(2 * self.nr_cpus + self.node_of(cpu))
+        self.rq(cpu).global
     }
 
     /// Whose local queue this is.
@@ -278,7 +307,7 @@ impl Host {
     /// Whether the queue is the kernel's own.
     #[inline]
     pub(crate) fn is_builtin(&self, dsq: DsqIndex) -> bool {
-        dsq.0 < 2 * self.nr_cpus + self.topology.nodes().len() as u32
+        dsq.0 < self.nr_builtin
     }
 
     #[inline]
@@ -348,12 +377,5 @@ impl Host {
     #[inline]
     pub(crate) fn resched(&mut self, cpu: u32) {
         self.effects.push(Effect::Resched(cpu));
-    }
-
-    /// Takes a task into a queue's books, or out of them; the list itself is [`super::dsq`]'s.
-    #[inline]
-    pub(crate) fn unlink(&mut self, task: u32, dsq: DsqIndex) {
-        let Host { dsqs, tasks, .. } = self;
-        dsqs.get_mut(dsq).unlink(tasks, task);
     }
 }

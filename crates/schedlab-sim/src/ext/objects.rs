@@ -46,9 +46,7 @@ impl Host {
     /// Sets `SCX_TASK_*` flags where the class and where programs see them.
     #[inline]
     pub(crate) fn set_flags(&mut self, memory: &mut Memory, task: u32, set: u32, clear: u32) {
-        let entity = &mut self.tasks[task as usize];
-        entity.flags = entity.flags & !clear | set;
-        memory.write_u32(entity.address + self.layout.task.scx_flags, entity.flags);
+        self.tasks[task as usize].set_flags(memory, &self.layout, set, clear);
     }
 
     /// `p->cpus_ptr` to be read: one mask for all tasks that may run everywhere.

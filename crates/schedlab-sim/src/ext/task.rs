@@ -5,6 +5,8 @@
 
 use super::consts::SCX_DSQ_INVALID;
 use super::dsq::{DsqIndex, NIL};
+use super::kernel::Layout;
+use schedlab_bpf::memory::Memory;
 
 /// Life of a task in the class (`enum scx_task_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,6 +109,19 @@ impl Entity {
             nr_cpus_allowed: 0,
             rank: 0,
         }
+    }
+
+    /// Sets `SCX_TASK_*` flags where the class and where programs see them.
+    #[inline]
+    pub(crate) fn set_flags(&mut self, memory: &mut Memory, layout: &Layout, set: u32, clear: u32) {
+        self.flags = self.flags & !clear | set;
+        memory.write_u32(self.address + layout.task.scx_flags, self.flags);
+    }
+
+    /// Forgets a direct dispatch.
+    #[inline]
+    pub(crate) fn clear_direct(&mut self) {
+        (self.ddsp_dsq_id, self.ddsp_enq_flags) = (SCX_DSQ_INVALID, 0);
     }
 
     /// Whether every one of these flags is set.

@@ -14,16 +14,23 @@ use schedlab_model::CpuId;
 
 /// `update_curr`: charges the queue's current entity for the time since the last call; asks for a reschedule when its
 /// request is served or its protection has ended.
+#[inline]
 pub(super) fn update_curr(k: &mut Kernel, cpu: CpuId, rq_id: RqId) {
+    // Most calls follow another one at the same instant.
+    if let Some(id) = k.fair.rqs[rq_id.index()].curr
+        && k.fair.entities[id.index()].exec_start != k.now
+    {
+        charge_curr(k, cpu, rq_id, id);
+    }
+}
+
+#[inline(never)]
+fn charge_curr(k: &mut Kernel, cpu: CpuId, rq_id: RqId, id: EntityId) {
     let now = k.now;
     let Fair { params, rqs, entities, groups, .. } = &mut k.fair;
     let rq = &mut rqs[rq_id.index()];
-    let Some(id) = rq.curr else { return };
     let entity = &mut entities[id.index()];
     let delta = entity.charge(now);
-    if delta == 0 {
-        return;
-    }
     let task = groups.layout.task_of(id);
     let limited = rq.limited;
     if params.generation == Generation::Cfs {
@@ -52,9 +59,13 @@ pub(super) fn update_load_avg(k: &mut Kernel, rq_id: RqId, id: Option<EntityId>)
     let now = k.now;
     let Fair { rqs, entities, groups, .. } = &mut k.fair;
     let rq = &mut rqs[rq_id.index()];
-    let (load, runnable) = (rq.load_weight, u64::from(rq.nr_runnable));
-    rq.average.update(now, Activity { load, runnable, running: rq.curr.is_some(), weight: 1 });
-    if let Some(id) = id {
+    if rq.average.is_behind(now) {
+        let (load, runnable) = (rq.load_weight, u64::from(rq.nr_runnable));
+        rq.average.update(now, Activity { load, runnable, running: rq.curr.is_some(), weight: 1 });
+    }
+    if let Some(id) = id
+        && entities[id.index()].average.is_behind(now)
+    {
         let running = rq.curr == Some(id);
         let entity = &mut entities[id.index()];
         let queued = u64::from(entity.on_rq);

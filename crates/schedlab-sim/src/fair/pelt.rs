@@ -84,6 +84,12 @@ impl Average {
         Average { load: weight, load_sum: SUM_MAX - PERIOD, ..Average::default() }
     }
 
+    /// Whether [`Average::update`] has anything to do at `now`.
+    #[inline]
+    pub(crate) fn is_behind(&self, now: u64) -> bool {
+        now >> 10 > self.updated
+    }
+
     /// Brings the averages to `now` in ns (`__update_load_avg_se`, `__update_load_avg_cfs_rq`).
     #[inline]
     pub(crate) fn update(&mut self, now: u64, activity: Activity) {

@@ -152,15 +152,19 @@ impl CfsRq {
         if weight == 0 { self.zero_vruntime } else { self.zero_vruntime + sum.div_euclid(weight) }
     }
 
-    /// `vruntime_eligible`: V ≥ vruntime, by multiplication.
+    /// The largest key that `vruntime_eligible` takes: Σ weight · key of the queue ≥ key · Σ weight, which Linux
+    /// multiplies out for each entity.
     #[inline]
-    fn vruntime_eligible((sum, weight): (i64, i64), key: i64) -> bool {
-        i128::from(sum) >= i128::from(key) * i128::from(weight)
+    fn latest_eligible(&self, entities: &[FairEntity]) -> i64 {
+        match self.sums(entities) {
+            (_, 0) => i64::MAX,
+            (sum, weight) => sum.div_euclid(weight),
+        }
     }
 
     /// `entity_eligible`.
     pub(crate) fn entity_eligible(&self, entities: &[FairEntity], id: EntityId) -> bool {
-        Self::vruntime_eligible(self.sums(entities), self.key(entities[id.index()].vruntime))
+        self.key(entities[id.index()].vruntime) <= self.latest_eligible(entities)
     }
 
     /// `entity_lag`: how much virtual time the entity is owed, clamped to the larger of two slices and a tick.
@@ -361,8 +365,8 @@ impl CfsRq {
         if self.nr_queued == 1 {
             return curr.or_else(|| self.nodes.first().map(|node| node.id));
         }
-        let sums = self.sums(entities);
-        let eligible = |vruntime: i64| Self::vruntime_eligible(sums, self.key(vruntime));
+        let latest = self.latest_eligible(entities);
+        let eligible = |vruntime: i64| self.key(vruntime) <= latest;
         if let Some(next) =
             self.next.filter(|_| params.has(Features::PICK_BUDDY) && (protect || !params.later_lag_rules))
         {

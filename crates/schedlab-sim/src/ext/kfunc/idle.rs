@@ -62,7 +62,7 @@ fn select(
         exit::error(cx, "called on a task not being operated on".to_owned());
         return Ok(-errno::EINVAL);
     }
-    if let Some(held) = host.call.locked.filter(|held| *held != host.task(task).cpu) {
+    if let Some(held) = host.call.locked().filter(|held| *held != host.task(task).cpu) {
         let text = format!("select_cpu kfunc called cross-task on {}", host.label(memory, task));
         host.error(held as i32, text);
         return Ok(-errno::EINVAL);

@@ -49,7 +49,7 @@ fn cpu_rq(cx: &mut Cx<'_>, cpu: u64) -> u64 {
 }
 
 fn locked_rq(cx: &mut Cx<'_>) -> u64 {
-    match cx.host().call.locked {
+    match cx.host().call.locked() {
         Some(cpu) => cx.host().rq(cpu).address,
         None => {
             exit::error(cx, "accessing rq without holding rq lock".to_owned());
@@ -75,7 +75,7 @@ fn cpuperf_set(cx: &mut Cx<'_>, cpu: u64, target: u64) {
         return exit::error(cx, format!("Invalid cpuperf target {target} for CPU {}", cpu as i32));
     }
     let Some(cpu) = cpu_valid(cx, cpu) else { return };
-    if cx.host().call.locked.is_some_and(|held| held != cpu) {
+    if cx.host().call.locked().is_some_and(|held| held != cpu) {
         return exit::error(cx, format!("Invalid target CPU {cpu}"));
     }
     cx.host().rq_mut(cpu).cpuperf_target = target;

@@ -114,7 +114,7 @@ fn move_task(cx: &mut Cx<'_>, it: u64, address: u64, dsq_id: u64, mut flags: u64
         && (state.until.wrapping_sub(entity.dsq_seq) as i32) >= 0;
     if moved {
         let (here, task_cpu) = (cx.cpu(), cx.host().task(task).cpu);
-        let held = cx.host().call.locked.unwrap_or(here);
+        let held = cx.host().call.locked().unwrap_or(here);
         let to = find_for_dispatch(cx, held, dsq_id, task_cpu);
         let (host, memory) = cx.parts();
         if state.flags & HAS_VTIME != 0 {

@@ -31,7 +31,7 @@ fn move_to_local(cx: &mut Cx<'_>, dsq_id: u64, mut enq_flags: u64) -> Result<boo
     if !require(cx, DISPATCH, "scx_bpf_dsq_move_to_local")? || !vet_flags(cx, SCX_DSQ_LOCAL, &mut enq_flags) {
         return Ok(false);
     }
-    let cpu = cx.host().call.locked.unwrap_or(0);
+    let cpu = cx.host().call.locked().unwrap_or(0);
     if !cx.host().rq(cpu).batch.is_empty() {
         flush_batch(cx, cpu);
     }
@@ -80,7 +80,7 @@ fn dsq_reenq(cx: &mut Cx<'_>, dsq_id: u64, flags: u64) {
         return exit::error(cx, format!("invalid SCX_REENQ flags 0x{flags:x}"));
     }
     let here = cx.cpu();
-    let cpu = cx.host().call.locked.unwrap_or(here);
+    let cpu = cx.host().call.locked().unwrap_or(here);
     let dsq = find_for_dispatch(cx, cpu, dsq_id, here);
     let host = cx.host();
     match host.cpu_of_local(dsq) {
@@ -96,7 +96,7 @@ fn nr_queued(cx: &mut Cx<'_>, dsq_id: u64) -> i32 {
     let here = cx.cpu();
     let host = cx.host();
     let dsq = if dsq_id == SCX_DSQ_LOCAL {
-        Some(host.local_dsq(host.call.locked.unwrap_or(here)))
+        Some(host.local_dsq(host.call.locked().unwrap_or(here)))
     } else if dsq_id & SCX_DSQ_LOCAL_ON == SCX_DSQ_LOCAL_ON {
         cpu_valid(cx, dsq_id & SCX_DSQ_LOCAL_CPU_MASK).map(|cpu| cx.host().local_dsq(cpu))
     } else {
