@@ -37,8 +37,13 @@ impl Draw {
     }
 
     /// One draw, in ns.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn draw(self, rng: &mut Rng, table: &[Box<[Nanos]>]) -> u64 {
+        if let Draw::Fixed(time) = self { time } else { self.draw_random(rng, table) }
+    }
+
+    #[inline(never)]
+    fn draw_random(self, rng: &mut Rng, table: &[Box<[Nanos]>]) -> u64 {
         match self {
             Draw::Fixed(time) => time,
             Draw::Uniform(low, high) => rng.between(low, high),

@@ -161,7 +161,7 @@ impl Simulation {
                 let actor = &mut self.work.actors[index];
                 actor.pc += 1;
                 let time = draw.draw(&mut actor.rng, &self.work.code.quantiles);
-                self.block(task, Wait::Timer, time);
+                self.sleep(task, time);
                 Outcome::Off
             }
             Step::SleepUntil(due) => {

@@ -32,8 +32,20 @@ impl Simulation {
         }
     }
 
+    /// The task waits for its timer alone, so long from now.
+    #[inline]
+    pub(crate) fn sleep(&mut self, task: TaskId, time: u64) {
+        if time == FOREVER {
+            return self.block(task, Wait::Timer, time);
+        }
+        self.work.actors[task.index()].wait = Wait::Timer;
+        self.core.k.task_mut(task).state = TaskState::Sleeping;
+        self.arm_timer(task, self.core.k.now.saturating_add(time));
+    }
+
     /// Arms the task's timer. Normal tasks' timers have slack: alone, they expire at its end. (Linux also
     /// expires them early when another timer interrupt falls into the slack.)
+    #[inline]
     pub(crate) fn arm_timer(&mut self, task: TaskId, due: u64) {
         let realtime = matches!(self.core.k.task(task).policy, Policy::Fifo | Policy::Rr | Policy::Deadline);
         let slack = if realtime { 0 } else { self.timer_slack };

@@ -39,6 +39,7 @@ impl Core {
     }
 
     /// `wakeup_preempt`: whether the task just queued should run instead of the current one.
+    #[inline(always)]
     pub(crate) fn wakeup_preempt(&mut self, cpu: CpuId, task: TaskId, wake_flags: u32) {
         let (mine, current) = (self.k.task(task).class, self.k.task(self.k.cpu(cpu).curr).class);
         if mine == current {
@@ -129,6 +130,7 @@ impl Core {
     }
 
     /// `select_task_rq`: where a task that wakes or is new shall run; always a CPU it may run on.
+    #[inline(always)]
     pub(crate) fn select_task_rq(&mut self, task: TaskId, wake_flags: u32) -> CpuId {
         let prev = self.k.task(task).cpu;
         if self.k.ideal {

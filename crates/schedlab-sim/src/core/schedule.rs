@@ -8,6 +8,7 @@ use schedlab_model::{CpuId, TaskId};
 impl Core {
     /// Looks for the task to run next and switches to it. Afterwards the CPU is idle, or the caller arms the
     /// event at which its task will have gone on from where it left off.
+    #[inline(always)]
     pub(crate) fn schedule(&mut self, cpu: CpuId) {
         let prev = self.k.cpu(cpu).curr;
         self.k.settle(cpu);

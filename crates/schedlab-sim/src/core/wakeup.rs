@@ -7,6 +7,7 @@ use schedlab_model::{CpuId, TaskId};
 
 impl Core {
     /// Wakes a sleeping task from code on `this_cpu`. `false` if it does not sleep.
+    #[inline(always)]
     pub(crate) fn try_to_wake_up(&mut self, task: TaskId, context: Context, wake_flags: u32) -> bool {
         let (now, here) = (self.k.now, self.k.this_cpu);
         let waker = self.k.cpu(here).curr;

@@ -105,6 +105,11 @@ fn idle_task(memory: &mut Memory, layout: &Layout) -> Entity {
     Entity { address, ..Entity::new(0) }
 }
 
+fn root_cgroup(memory: &mut Memory, layout: &Layout) -> cgroup::Cgroup {
+    let root = CgroupSpec { path: "/".to_owned(), settings: CgroupSettings::default() };
+    cgroup::create(memory, layout, root, 1, &[]).expect("an empty region has room")
+}
+
 /// State of an attached scheduler before `ops.init()`.
 pub(crate) fn host(
     memory: &mut Memory,
@@ -136,8 +141,7 @@ pub(crate) fn host(
         possible.assign(memory, cpu, true);
         online_mask.assign(memory, cpu, true);
     }
-    let root = CgroupSpec { path: "/".to_owned(), settings: CgroupSettings::default() };
-    let root = cgroup::create(memory, &layout, root, 1, &[]).expect("an empty region has room");
+    let root = root_cgroup(memory, &layout);
     Host {
         now: 0,
         tick_ns: 1,

@@ -6,7 +6,7 @@
 use super::consts::*;
 use super::dispatch::may_move;
 use super::dsq::NIL;
-use super::enqueue::{dequeue_task, enqueue_task, insert, unlink};
+use super::enqueue::{dequeue_again, enqueue_again, insert, unlink};
 use super::host::{Cx, EventCount, Host};
 use super::mask::next_wrapping;
 
@@ -46,8 +46,8 @@ fn cycle_waiting(cx: &mut Cx<'_>) {
             waiting.map(|(number, task)| (task.runnable_seq, number as u32)).collect();
         waiting.sort_unstable();
         for (_, task) in waiting.into_iter().rev() {
-            dequeue_task(cx, cpu, task, DEQUEUE_SAVE | ENQUEUE_MOVE);
-            enqueue_task(cx, cpu, task, ENQUEUE_RESTORE | ENQUEUE_MOVE, 0);
+            dequeue_again(cx, cpu, task, DEQUEUE_SAVE | ENQUEUE_MOVE);
+            enqueue_again(cx, cpu, task, ENQUEUE_RESTORE | ENQUEUE_MOVE, 0);
         }
     }
 }

@@ -216,7 +216,9 @@ pub(crate) fn call_task<const N: usize>(cx: &mut Cx<'_>, op: Op, cpu: u32, task:
         return;
     }
     let mut words = [host.task(task).address, 0, 0];
-    words[1..=N].copy_from_slice(rest);
+    for (word, argument) in words[1..].iter_mut().zip(rest) {
+        *word = *argument;
+    }
     call_words(cx, CallState::new(op, Some(cpu), [task, 0]), op, words);
 }
 

@@ -418,7 +418,7 @@ impl Ext {
             memory.write_u32(address + at.state, u32::from(sleeps));
             memory.write_u64(address + at.nvcsw, voluntary);
             let kernel_flags = dequeue_flags(cx.host(), flags);
-            enqueue::dequeue_task(cx, cpu.0, task.0, kernel_flags);
+            enqueue::dequeue_again(cx, cpu.0, task.0, kernel_flags);
         });
     }
 
@@ -650,7 +650,7 @@ impl Attached {
     }
 
     /// `update_curr_scx`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
         let rq = self.host.rq_mut(cpu.0);
         if rq.curr_class != CurrClass::Ext {

@@ -3,9 +3,7 @@
 use super::call::{Op, call};
 use super::consts::*;
 use super::dsq::{DsqIndex, NIL};
-use super::enqueue::{
-    after_local_insert, count_immed, dequeue_task, enqueue_task, find_for_dispatch, insert, unlink,
-};
+use super::enqueue::{dequeue_again, enqueue_again, find_for_dispatch, insert, insert_local, unlink};
 use super::host::{CurrClass, Cx, Direct, Effect, EventCount, Host, Insert};
 use super::objects::{refill_slice, slice};
 use super::task::OpsState;
@@ -24,7 +22,7 @@ pub(crate) enum Verdict {
 }
 
 /// `do_pick_task_scx`: the task to run next; `prev` is the current task if it is of the class and runnable.
-#[inline]
+#[inline(always)]
 pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<u32> {
     let rq = cx.host().rq_mut(cpu);
     rq.in_balance = true;
@@ -85,6 +83,7 @@ fn acquire(cx: &mut Cx<'_>, cpu: u32) {
 }
 
 /// `scx_dispatch_sched`: global queue, then `ops.dispatch()` until something is there or nothing comes.
+#[inline(always)]
 fn dispatch_loop(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
     if consume_global(cx, cpu) {
         return Verdict::Local;
@@ -168,20 +167,26 @@ pub(crate) fn dispatch_to_local(cx: &mut Cx<'_>, target: u32, task: u32, enq_fla
 }
 
 /// `move_remote_task_to_local_dsq`: the task leaves its run queue and arrives on `target`.
+#[inline(always)]
 fn move_remote(cx: &mut Cx<'_>, task: u32, target: u32, enq_flags: u64) {
     let (host, memory) = cx.parts();
     let from = host.task(task).cpu;
     if can_hop(host, from, task, enq_flags) {
         hop(host, memory, from, target, task);
-        let local = host.local_dsq(target);
-        return insert(cx, target, local, task, enq_flags);
+        return insert_local(cx, target, task, enq_flags);
     }
+    move_by_callbacks(cx, from, task, target, enq_flags);
+}
+
+#[inline(never)]
+fn move_by_callbacks(cx: &mut Cx<'_>, from: u32, task: u32, target: u32, enq_flags: u64) {
+    let host = cx.host();
     host.task_mut(task).sticky_cpu = target as i32;
-    dequeue_task(cx, from, task, 0);
+    dequeue_again(cx, from, task, 0);
     let (host, memory) = cx.parts();
     host.set_cpu(memory, task, target);
     host.effects.push(Effect::Migrated { task, from, to: target });
-    enqueue_task(cx, target, task, 0, enq_flags);
+    enqueue_again(cx, target, task, 0, enq_flags);
 }
 
 /// Whether dequeue and enqueue of a move have no more to do than what [`hop`] does: a queued task that waits,
@@ -194,7 +199,7 @@ fn can_hop(host: &Host, from: u32, task: u32, enq_flags: u64) -> bool {
         && !entity.deferred
         && entity.ops_state == OpsState::None
         && host.rq(from).curr != task
-        && enq_flags & (host.rules.cpu_selected_flag | ENQUEUE_RESTORE) == 0
+        && enq_flags & (host.rules.cpu_selected_flag | ENQUEUE_RESTORE | SCX_ENQ_DSQ_PRIQ) == 0
 }
 
 /// The sum of `deactivate_task`, `set_task_cpu` and `activate_task` but for the insertion.
@@ -280,15 +285,9 @@ pub(crate) fn consume(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) 
 }
 
 /// `move_local_task_to_local_dsq`: the task is on this CPU's run queue already.
+#[inline(never)]
 fn move_to_own_local(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
-    let host = cx.host();
-    let local = host.local_dsq(cpu);
-    let head = enq_flags & (host.rules.head_flag | SCX_ENQ_PREEMPT) != 0;
-    let Host { dsqs, tasks, .. } = host;
-    dsqs.get_mut(local).push(tasks, task, head);
-    host.task_mut(task).dsq = Some(local);
-    count_immed(cx, local, task, enq_flags);
-    after_local_insert(cx, cpu, task, enq_flags);
+    insert_local(cx, cpu, task, enq_flags & !SCX_ENQ_CLEAR_OPSS);
 }
 
 /// `move_task_between_dsqs`: from a shared queue to any other.
@@ -362,7 +361,7 @@ fn refuse_direct(cx: &mut Cx<'_>, expected: Direct, task: u32) {
 }
 
 /// `set_next_task_scx`: the task runs from now on.
-#[inline]
+#[inline(always)]
 pub(crate) fn set_next_task(cx: &mut Cx<'_>, cpu: u32, task: u32) {
     if cx.host().task(task).has(SCX_TASK_QUEUED) {
         super::enqueue::ops_dequeue(cx, cpu, task, 1 << 32);

@@ -11,7 +11,9 @@ use super::task::OpsState;
 use super::{exit, reenq};
 use schedlab_bpf::memory::Memory;
 
-/// `enqueue_task_scx`: the task becomes runnable on `cpu`, or arrives there from another queue.
+/// `enqueue_task_scx`: the task becomes runnable on `cpu`, or arrives there from another queue. One copy for
+/// wake-ups, which are all of the cases that count, and [`enqueue_again`] for the others.
+#[inline(always)]
 pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64, extra_flags: u64) {
     let enq_flags = core_flags | extra_flags;
     let (host, memory) = cx.parts();
@@ -37,6 +39,12 @@ pub(crate) fn enqueue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
             host.count(EventCount::SelectCpuFallback);
         }
     }
+}
+
+/// [`enqueue_task`] of a task that moves.
+#[inline(never)]
+pub(crate) fn enqueue_again(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64, extra_flags: u64) {
+    enqueue_task(cx, cpu, task, core_flags, extra_flags);
 }
 
 /// `set_task_runnable`: the task waits from now on.
@@ -182,6 +190,24 @@ fn find_other(cx: &mut Cx<'_>, id: u64, task_cpu: u32) -> DsqIndex {
     global
 }
 
+/// Into a local queue, at the tail or the head; `cpu` is its own.
+#[inline(always)]
+pub(crate) fn insert_local(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
+    let host = cx.host();
+    let local = host.local_dsq(cpu);
+    let Host { dsqs, tasks, rules, .. } = &mut *host;
+    dsqs.get_mut(local).push(tasks, task, enq_flags & (rules.head_flag | SCX_ENQ_PREEMPT) != 0);
+    let entity = &mut tasks[task as usize];
+    entity.dsq = Some(local);
+    if enq_flags & SCX_ENQ_CLEAR_OPSS != 0 {
+        entity.ops_state = OpsState::None;
+    }
+    if enq_flags & SCX_ENQ_IMMED != 0 || entity.has(SCX_TASK_IMMED) {
+        count_one_immed(cx, local, task, enq_flags);
+    }
+    after_local_insert(cx, cpu, task, enq_flags);
+}
+
 /// `dispatch_enqueue`: into a queue; `cpu` is the run queue held.
 pub(crate) fn insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, mut enq_flags: u64) {
     let (host, memory) = cx.parts();
@@ -309,7 +335,9 @@ pub(crate) fn leave_custody(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64
     }
 }
 
-/// `dequeue_task_scx`: the task sleeps, ends, changes or moves.
+/// `dequeue_task_scx`: the task sleeps, ends, changes or moves. One copy for a task that goes to sleep, and
+/// [`dequeue_again`] for the other cases.
+#[inline(always)]
 pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64) {
     let mut deq_flags = core_flags;
     let host = cx.host();
@@ -337,6 +365,12 @@ pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
     if entity.dsq.is_some() || entity.deferred {
         remove(cx, task);
     }
+}
+
+/// [`dequeue_task`] of a task that moves or changes.
+#[inline(never)]
+pub(crate) fn dequeue_again(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64) {
+    dequeue_task(cx, cpu, task, core_flags);
 }
 
 /// `ops_dequeue`: takes the task back from the scheduler.

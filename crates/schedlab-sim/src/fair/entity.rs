@@ -55,31 +55,42 @@ fn charge_curr(k: &mut Kernel, cpu: CpuId, rq_id: RqId, id: EntityId) {
 }
 
 /// `update_load_avg`: averages of the queue, and of one entity on it, up to now.
+#[inline]
 pub(super) fn update_load_avg(k: &mut Kernel, rq_id: RqId, id: Option<EntityId>) {
-    let now = k.now;
-    let Fair { rqs, entities, groups, .. } = &mut k.fair;
-    let rq = &mut rqs[rq_id.index()];
+    let (now, fair) = (k.now, &mut k.fair);
+    let rq = &mut fair.rqs[rq_id.index()];
     if rq.average.is_behind(now) {
-        let (load, runnable) = (rq.load_weight, u64::from(rq.nr_runnable));
-        rq.average.update(now, Activity { load, runnable, running: rq.curr.is_some(), weight: 1 });
+        update_queue(rq, now);
     }
     if let Some(id) = id
-        && entities[id.index()].average.is_behind(now)
+        && fair.entities[id.index()].average.is_behind(now)
     {
-        let running = rq.curr == Some(id);
-        let entity = &mut entities[id.index()];
-        let queued = u64::from(entity.on_rq);
-        // `se_update_runnable`: a group counts the tasks below it.
-        let runnable = match groups.layout.own_queue(id) {
-            None => u64::from(entity.on_rq && !entity.sched_delayed),
-            Some(own) => queued * u64::from(rqs[own.index()].nr_runnable),
-        };
-        let weight = u64::from(entity.load.weight);
-        entity.average.update(now, Activity { load: queued, runnable, running, weight });
+        update_entity(fair, rq_id, id, now);
     }
-    if groups.layout.owner(rq_id).is_some() {
+    if fair.groups.layout.owner(rq_id).is_some() {
         group::tell_group(k, rq_id, now);
     }
+}
+
+#[inline(never)]
+fn update_queue(rq: &mut CfsRq, now: u64) {
+    let (load, runnable) = (rq.load_weight, u64::from(rq.nr_runnable));
+    rq.average.update(now, Activity { load, runnable, running: rq.curr.is_some(), weight: 1 });
+}
+
+#[inline(never)]
+fn update_entity(fair: &mut Fair, rq_id: RqId, id: EntityId, now: u64) {
+    let Fair { rqs, entities, groups, .. } = fair;
+    let running = rqs[rq_id.index()].curr == Some(id);
+    let entity = &mut entities[id.index()];
+    let queued = u64::from(entity.on_rq);
+    // `se_update_runnable`: a group counts the tasks below it.
+    let runnable = match groups.layout.own_queue(id) {
+        None => u64::from(entity.on_rq && !entity.sched_delayed),
+        Some(own) => queued * u64::from(rqs[own.index()].nr_runnable),
+    };
+    let weight = u64::from(entity.load.weight);
+    entity.average.update(now, Activity { load: queued, runnable, running, weight });
 }
 
 /// `attach_entity_load_avg` where a task comes to another queue than before.

@@ -101,6 +101,7 @@ impl Average {
         }
     }
 
+    #[inline(always)]
     fn accumulate(&mut self, passed: u64, activity: Activity) {
         let total = passed + self.contribution;
         let periods = total / PERIOD;

@@ -82,6 +82,9 @@ impl Slot {
     fn of(number: usize) -> Slot {
         let row = number >> ROW_BITS;
         let cpu = |event| Slot::Cpu(CpuId(row as u32), event);
+        if number & TASK_KIND == TASK_KIND {
+            return Slot::Task(TaskId((2 * row + number % 2) as u32));
+        }
         match number & ((1 << ROW_BITS) - 1) {
             0 => cpu(CpuEvent::Resume),
             1 => cpu(CpuEvent::Tick),
@@ -90,8 +93,7 @@ impl Slot {
             4 if row == 0 => Slot::ExtTimer,
             4 if row == 1 => Slot::Change,
             4 => Slot::FairTimer,
-            5 => Slot::Device(row),
-            task => Slot::Task(TaskId((2 * row + task - TASK_KIND) as u32)),
+            _ => Slot::Device(row),
         }
     }
 }
