@@ -12,10 +12,14 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
+use crate::exec::RawContext;
+
 /// Bytes at either end of a region that read as zero and cannot be stored to.
 pub const ZERO_BYTES: u64 = 64 << 10;
+/// Bytes in front of the guard for the context of the instance, which native code reaches by the same register.
+pub(crate) const ROOM_BYTES: usize = size_of::<RawContext>().next_multiple_of(64);
 /// Bytes around the region that the signed 16-bit offset of an access can reach.
-const GUARD_BYTES: usize = (32 << 10) + 64;
+pub(crate) const GUARD_BYTES: usize = (32 << 10) + 64;
 /// Alignment of the region in this process, so that an object's alignment holds there too.
 const REGION_ALIGN: usize = 4096;
 /// Alignment asked of the allocator: a larger one would make it clear the memory by hand.
@@ -35,7 +39,8 @@ pub struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// A zeroed region of `2^size_log2` bytes whose heap begins at `heap_start`.
+    /// A zeroed region of `2^size_log2` bytes whose heap begins at `heap_start`, and in front of it, guard between,
+    /// room for what belongs to it.
     ///
     /// # Panics
     /// If the size is not between 2^18 and 2^31, or the heap does not begin inside the region.
@@ -48,8 +53,9 @@ impl Memory {
         // SAFETY: the layout has a size above zero.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(allocation) = NonNull::new(start) else { handle_alloc_error(layout) };
-        let slack = (start.addr() + GUARD_BYTES).next_multiple_of(REGION_ALIGN) - start.addr();
-        // SAFETY: the slack is less than guard and alignment, which the allocation has in front.
+        let front = start.addr() + ROOM_BYTES + GUARD_BYTES;
+        let slack = front.next_multiple_of(REGION_ALIGN) - start.addr();
+        // SAFETY: the slack is less than room, guard and alignment, which the allocation has in front.
         let base = unsafe { allocation.add(slack) };
         Memory {
             base,
@@ -60,14 +66,21 @@ impl Memory {
     }
 
     fn layout(size: u64) -> Layout {
-        let bytes = usize::try_from(size).expect("at most 2^31") + 2 * GUARD_BYTES + REGION_ALIGN;
+        let bytes =
+            usize::try_from(size).expect("at most 2^31") + ROOM_BYTES + 2 * GUARD_BYTES + REGION_ALIGN;
         Layout::from_size_align(bytes, ALLOCATION_ALIGN).expect("a valid layout")
     }
 
-    /// Start of the region in this process, for native code.
+    /// Start of the region in this process.
     #[must_use]
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
+    }
+
+    /// The room in front of the guard: `ROOM_BYTES`, a multiple of a cache line's from the region.
+    pub(crate) fn room(&self) -> NonNull<u8> {
+        // SAFETY: the allocation has room and guard in front of the region.
+        unsafe { self.base.sub(GUARD_BYTES + ROOM_BYTES) }
     }
 
     /// Bytes of the region, a power of two.

@@ -15,22 +15,27 @@ use super::state::State;
 use super::target::Entry;
 use crate::memory::Memory;
 
-/// What native code reads and writes directly. The order of the first fields is known to `jit`.
+/// What native code reads and writes directly. What every call touches comes first.
 #[repr(C)]
 pub(crate) struct RawContext {
     /// Start of the region.
     pub base: *mut u8,
-    /// Instructions left to this call.
-    pub fuel: i64,
-    /// Not zero when the program has to end.
-    pub fault: u64,
+    /// Where this lies: what native code hands on to those it calls, so that its own register stays what it is.
+    pub this: *mut RawContext,
+    /// What runs: [`LEVEL`], [`NESTED`], [`FAULTED`]. 0 if nothing does.
+    pub running: u64,
+    /// Instructions executed by what runs on this level, when it last called something; 0 before it did. So
+    /// whoever is called from a program finds this or [`LEVEL`] not to be 0.
+    pub pending: u64,
+    /// Instructions left to what runs on this level, when it began. The budget while nothing runs.
+    pub left: i64,
     pub now: u64,
     pub cpu: u64,
     pub current: u64,
     /// The host of the call in progress.
     pub host: *mut (),
-    /// Nested calls in progress.
-    pub level: u32,
+    /// Instructions of finished calls from the host.
+    pub executed: u64,
     pub nr_cpus: u32,
     /// Not zero when a tail call was taken: the function that made it must return what it got.
     pub tailed: u64,
@@ -39,12 +44,60 @@ pub(crate) struct RawContext {
     pub state: State,
 }
 
-/// The main function of a program: context, frame pointer, r1.
-pub(crate) type MainEntry = unsafe extern "C" fn(*mut RawContext, u64, u64) -> u64;
+/// From the context to the region of its instance.
+pub(crate) const REGION_OFFSET: usize = crate::memory::ROOM_BYTES + crate::memory::GUARD_BYTES;
+/// The calls in progress, in [`RawContext::running`].
+pub(crate) const LEVEL: u64 = 0xffff;
+/// Calls were counted in [`LEVEL`], in [`RawContext::running`]: there is something to settle.
+pub(crate) const NESTED: u64 = 1 << 16;
+/// The program has to end, in [`RawContext::running`].
+pub(crate) const FAULTED: u64 = 1 << 32;
+/// Where native code finds a 32-bit word that is not zero if the program has to end.
+pub(crate) const FAULTED_OFFSET: i32 = std::mem::offset_of!(RawContext, running) as i32 + 4;
+
+impl RawContext {
+    /// Nested calls in progress.
+    #[inline]
+    pub(crate) fn level(&self) -> u32 {
+        (self.running & LEVEL) as u32 + u32::from(self.pending != 0)
+    }
+
+    /// Whether the program has to end.
+    #[inline]
+    pub(crate) fn faulted(&self) -> bool {
+        self.running & FAULTED != 0
+    }
+
+    /// Instructions executed so far.
+    pub(crate) fn executed_now(&self) -> u64 {
+        let before = self.executed.wrapping_add((self.state.budget as i64).wrapping_sub(self.left) as u64);
+        before.wrapping_add(self.pending)
+    }
+
+    /// The outermost call is over: what was taken from the budget is accounted for.
+    pub(crate) fn settle(&mut self) {
+        let budget = self.state.budget as i64;
+        self.executed = self.executed.wrapping_add(budget.wrapping_sub(self.left) as u64);
+        self.left = budget;
+        self.running &= FAULTED;
+    }
+}
+
+/// What a function gave.
+#[repr(C)]
+pub(crate) struct Ran {
+    /// r0.
+    pub value: u64,
+    /// Instructions executed.
+    pub executed: u64,
+}
+
+/// The main function of a program: context, frame pointer, r1, the first three words there.
+pub(crate) type MainEntry = unsafe extern "C" fn(*mut RawContext, u64, u64, u64, u64, u64) -> Ran;
 
 /// Marks the running program as to be ended; the first reason stays.
 pub(crate) fn raise(raw: &mut RawContext, kind: FaultKind) {
-    raw.fault = 1;
+    raw.running |= FAULTED;
     raw.state.fault.get_or_insert(kind);
 }
 
@@ -149,8 +202,7 @@ impl<'a, H: 'static> CallContext<'a, H> {
     #[inline]
     #[must_use]
     pub fn executed(&self) -> u64 {
-        let raw = self.raw();
-        raw.state.executed + if raw.level > 0 { raw.state.budget.wrapping_sub(raw.fuel as u64) } else { 0 }
+        self.raw().executed_now()
     }
 
     /// Calls program `program` (an index into the image) with the arguments of a `struct_ops` member: r1
@@ -183,11 +235,11 @@ impl<'a, H: 'static> CallContext<'a, H> {
 
     /// Calls a function a program handed out, as an entry of its own: its fault does not end the caller.
     pub(crate) fn call_function(&mut self, function: u64, arguments: [u64; 5]) -> Result<u64, Fault> {
-        let outermost = self.raw().level == 0;
+        let outermost = self.raw().level() == 0;
         // SAFETY: as for `call`.
         unsafe {
-            super::run::call_function(self.raw, function, arguments)
-                .or_else(|Faulted| super::run::ended(self.raw, None, outermost))
+            let value = super::run::call_function(self.raw, function, arguments).unwrap_or(0);
+            super::run::finish(self.raw, None, outermost, value)
         }
     }
 
@@ -198,13 +250,18 @@ impl<'a, H: 'static> CallContext<'a, H> {
     /// # Errors
     /// The fault has been raised, or one was raised before.
     pub fn callback(&mut self, function: u64, arguments: [u64; 5]) -> Result<u64, Faulted> {
+        let outermost = self.raw().level() == 0;
         // SAFETY: as for `call`.
-        unsafe { super::run::call_function(self.raw, function, arguments) }
+        let result = unsafe { super::run::call_function(self.raw, function, arguments) };
+        if outermost {
+            self.raw_mut().settle();
+        }
+        result
     }
 
     /// Eight bytes that belong to the next nested call, for an argument passed by address.
     pub(crate) fn scratch(&mut self) -> u64 {
-        super::layout::scratch(self.raw().level)
+        super::layout::scratch(self.raw().level())
     }
 
     /// Ends the running program: it does not continue after the current helper or kfunc returns.

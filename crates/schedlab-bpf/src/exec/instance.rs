@@ -13,7 +13,7 @@ use crate::memory::Memory;
 
 /// One instance. It belongs to one thread at a time; different instances may run on different threads.
 pub struct Instance<H> {
-    /// Owned; a raw pointer because programs that run reach it by one.
+    /// Owned; it lies beside the region, and programs that run reach both by this pointer.
     raw: *mut RawContext,
     host: PhantomData<fn(&mut H)>,
 }
@@ -24,8 +24,8 @@ unsafe impl<H> Send for Instance<H> {}
 
 impl<H> Drop for Instance<H> {
     fn drop(&mut self) {
-        // SAFETY: made by `Box::into_raw` in `new` and dropped once.
-        drop(unsafe { Box::from_raw(self.raw) });
+        // SAFETY: written in `new` and dropped once. What it owns includes its own place, so it is moved out first.
+        drop(unsafe { self.raw.read() });
     }
 }
 
@@ -34,14 +34,13 @@ impl<H: Host> Instance<H> {
         let options = &code.options;
         let mut memory = Memory::new(options.memory_bytes_log2, code.layout.heap);
         let maps = Maps::new(&code.image.maps, &code.layout, options.nr_cpus, &mut memory);
-        let base = memory.base();
+        let (base, place) = (memory.base(), memory.room().cast::<RawContext>().as_ptr());
         let state = State {
             memory,
             code: Arc::clone(code),
             maps,
             native: code.is_native(),
             budget: options.budget,
-            executed: 0,
             fault: None,
             fault_place: None,
             panic: None,
@@ -58,19 +57,23 @@ impl<H: Host> Instance<H> {
         };
         let raw = RawContext {
             base,
-            fuel: 0,
-            fault: 0,
+            this: place,
+            running: 0,
+            pending: 0,
+            left: options.budget as i64,
             now: 0,
             cpu: 0,
             current: 0,
             host: std::ptr::null_mut(),
-            level: 0,
+            executed: 0,
             nr_cpus: options.nr_cpus,
             tailed: 0,
             entries: code.main_entries(),
             state,
         };
-        Instance { raw: Box::into_raw(Box::new(raw)), host: PhantomData }
+        // SAFETY: the room is large enough and aligned to cache lines, and lives as long as the memory in it.
+        unsafe { place.write(raw) };
+        Instance { raw: place, host: PhantomData }
     }
 
     #[inline]
@@ -139,7 +142,7 @@ impl<H: Host> Instance<H> {
     #[must_use]
     #[inline]
     pub fn executed(&self) -> u64 {
-        self.raw().state.executed
+        self.raw().executed
     }
 
     /// The region.

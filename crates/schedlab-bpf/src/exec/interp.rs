@@ -4,8 +4,9 @@
 //! Both engines agree on r0, memory, faults and the number of executed instructions. Registers a call
 //! leaves undefined read 0, in both.
 
+use super::WORDS;
 use super::compiled::Code;
-use super::context::{RawContext, raise};
+use super::context::{Ran, RawContext, raise};
 use super::fault::FaultKind;
 use super::layout::STACK_BYTES_FRAME;
 use super::op::{AluOp, AtomicOp, Cond, Op, Operand, Wide};
@@ -16,19 +17,28 @@ use std::sync::Arc;
 /// Iterations `may_goto` allows to one function call, as the kernel's `BPF_MAX_LOOPS`.
 pub(crate) const MAY_GOTO_MAX: u64 = 8 * 1024 * 1024;
 
-/// Runs one function to its exit and returns r0.
+/// Runs one function to its exit, after `count` instructions of its callers; `words` are the arguments of a
+/// `struct_ops` member if it is a main function.
 ///
 /// # Safety
 /// `raw` must be the live context of an instance, and nobody may hold a reference into it or its host.
-pub(crate) unsafe fn run(raw: *mut RawContext, function: u32, frame: u64, args: [u64; 5]) -> u64 {
+pub(crate) unsafe fn run(
+    raw: *mut RawContext,
+    function: u32,
+    frame: u64,
+    args: [u64; 5],
+    words: [u64; WORDS],
+    count: u64,
+) -> Ran {
     // SAFETY: the pointer is live; cloning the handle keeps the code while programs run.
     let code = unsafe { Arc::clone(&(*raw).state.code) };
     let mut registers = [0; 11];
     registers[1..6].copy_from_slice(&args);
     registers[10] = frame;
-    let mut machine = Machine { raw, code: &code, registers, may_goto: MAY_GOTO_MAX };
+    let mut machine = Machine { raw, code: &code, registers, may_goto: MAY_GOTO_MAX, words, count };
     // SAFETY: passed on to the caller.
-    unsafe { machine.run(function) }
+    let value = unsafe { machine.run(function) };
+    Ran { value, executed: machine.count }
 }
 
 struct Machine<'a> {
@@ -36,6 +46,9 @@ struct Machine<'a> {
     code: &'a Code,
     registers: [u64; 11],
     may_goto: u64,
+    words: [u64; WORDS],
+    /// Instructions executed.
+    count: u64,
 }
 
 /// Where to go after an instruction.
@@ -55,8 +68,7 @@ impl Machine<'_> {
         let mut insn = function.start;
         loop {
             let op = ops[insn as usize];
-            // SAFETY: the context is live; the access ends with the statement.
-            unsafe { (*self.raw).fuel -= 1 };
+            self.count += 1;
             // SAFETY: passed on to the caller.
             let flow = unsafe { self.step(op) };
             match flow {
@@ -86,7 +98,7 @@ impl Machine<'_> {
     unsafe fn out_of_fuel(&mut self) -> bool {
         // SAFETY: the context is live and no program runs at this point.
         let raw = unsafe { &mut *self.raw };
-        if raw.fuel > 0 {
+        if (self.count as i64) < raw.left {
             return false;
         }
         let budget = raw.state.budget;
@@ -135,6 +147,10 @@ impl Machine<'_> {
                 let base = self.registers[usize::from(src)];
                 let value = self.memory().load(base, off, bytes);
                 self.set(dst, if signed { sign_extend(value, bytes * 8) } else { value })
+            }
+            Op::Argument { dst, word, bytes } => {
+                let value = self.words[usize::from(word)] & (u64::MAX >> (64 - 8 * bytes));
+                self.set(dst, value)
             }
             Op::Store { dst, src, off, bytes } => {
                 let (base, value) = (self.registers[usize::from(dst)], self.value(src));
@@ -203,7 +219,7 @@ impl Machine<'_> {
     fn called(&mut self, value: u64) -> Flow {
         self.registers[..6].copy_from_slice(&[value, 0, 0, 0, 0, 0]);
         // SAFETY: the context is live and no program runs at this point.
-        if unsafe { (*self.raw).fault } != 0 { Flow::Fault } else { Flow::Next }
+        if unsafe { (*self.raw).faulted() } { Flow::Fault } else { Flow::Next }
     }
 
     /// # Safety
@@ -211,6 +227,8 @@ impl Machine<'_> {
     unsafe fn call(&mut self, target: u32) -> Flow {
         let target = &self.code.linked.targets[target as usize];
         let args: [u64; 5] = self.registers[1..6].try_into().expect("five registers");
+        // SAFETY: the context is live and no program runs at this point.
+        unsafe { (*self.raw).pending = self.count };
         let value = match target.action {
             // SAFETY: passed on to the caller; the entry was made for this instance's host type.
             Action::Function(entry) | Action::MapLookup(entry) => unsafe { entry.call(self.raw, &args) },
@@ -244,7 +262,7 @@ impl Machine<'_> {
         // SAFETY: passed on to the caller; the access to the context ends with its statement.
         unsafe {
             let value = super::run::tail_call(self.raw, self.registers[10], argument, map, slot);
-            if (*self.raw).fault == 0 && std::mem::take(&mut (*self.raw).tailed) != 0 {
+            if !(*self.raw).faulted() && std::mem::take(&mut (*self.raw).tailed) != 0 {
                 self.registers[0] = value;
                 return Flow::Exit;
             }
@@ -257,8 +275,11 @@ impl Machine<'_> {
     unsafe fn call_local(&mut self, target: u32) -> Flow {
         let args: [u64; 5] = self.registers[1..6].try_into().expect("five registers");
         // SAFETY: passed on to the caller; linking bounds the depth to eight frames.
-        let value = unsafe { run(self.raw, target, self.registers[10] - STACK_BYTES_FRAME, args) };
-        self.called(value)
+        let ran = unsafe {
+            run(self.raw, target, self.registers[10] - STACK_BYTES_FRAME, args, [0; WORDS], self.count)
+        };
+        self.count = ran.executed;
+        self.called(ran.value)
     }
 }
 
@@ -268,7 +289,7 @@ fn sign_extend(value: u64, bits: u8) -> u64 {
 }
 
 /// 64-bit arithmetic: division by zero gives 0, its remainder the dividend; shifts use the low 6 bits.
-fn alu64(op: AluOp, a: u64, b: u64) -> u64 {
+pub(crate) fn alu64(op: AluOp, a: u64, b: u64) -> u64 {
     match op {
         AluOp::Add => a.wrapping_add(b),
         AluOp::Sub => a.wrapping_sub(b),
@@ -290,7 +311,7 @@ fn alu64(op: AluOp, a: u64, b: u64) -> u64 {
 }
 
 /// 32-bit arithmetic; the caller zero-extends. Shifts use the low 5 bits.
-fn alu32(op: AluOp, a: u32, b: u32) -> u32 {
+pub(crate) fn alu32(op: AluOp, a: u32, b: u32) -> u32 {
     match op {
         AluOp::Add => a.wrapping_add(b),
         AluOp::Sub => a.wrapping_sub(b),
@@ -312,7 +333,7 @@ fn alu32(op: AluOp, a: u32, b: u32) -> u32 {
 }
 
 /// Whether a branch is taken.
-fn holds(cond: Cond, wide: bool, a: u64, b: u64) -> bool {
+pub(crate) fn holds(cond: Cond, wide: bool, a: u64, b: u64) -> bool {
     let (a, b, sa, sb) = if wide {
         (a, b, a as i64, b as i64)
     } else {

@@ -129,6 +129,11 @@ impl Layout {
         image.maps.iter().map(bytes).fold(0, u64::saturating_add)
     }
 
+    /// Bytes of the region.
+    pub(crate) fn size(&self) -> u64 {
+        1 << self.size_log2
+    }
+
     /// The map whose object lies at `address`.
     pub(crate) fn map_at(&self, address: u64) -> Option<usize> {
         let offset = address.checked_sub(self.objects)?;

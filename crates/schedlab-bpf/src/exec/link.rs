@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::arguments;
 use super::fault::{BpfError, Fault, FaultKind};
 use super::layout::{Layout, STACK_BYTES_FRAME};
 use super::op::{self, Cond, Op, Operand, Wide};
@@ -26,6 +27,10 @@ pub(crate) struct Function {
     pub end: u32,
     /// Argument registers it reads before writing them: r1 to r`args`.
     pub args: u8,
+    /// Whether it is the first of its program, which gets a context and nothing else.
+    pub main: bool,
+    /// Whether it needs the arguments of a `struct_ops` member in memory.
+    pub array: bool,
 }
 
 /// A linked program. Its first function is the entry.
@@ -132,11 +137,14 @@ impl Linker<'_> {
             *op = self.resolve(*op, insn as u32, reachable[insn])?;
         }
         self.depth(&ops)?;
+        let (targets, main) = (&self.linked.targets, &self.linked.functions[self.first as usize]);
+        let array =
+            arguments::replace(&mut ops, main.start, main.end, |target| targets[target as usize].arguments());
+        self.linked.functions[self.first as usize].array = array;
         for index in self.first..self.linked.functions.len() as u32 {
             let function = &self.linked.functions[index as usize];
             // A program's main function has its context and nothing else, whatever it seems to read.
-            let main = index == self.first;
-            let args = if main { 1 } else { arguments(&ops, function.start, function.end) };
+            let args = if function.main { 1 } else { arguments(&ops, function.start, function.end) };
             self.linked.functions[index as usize].args = args;
         }
         let exception =
@@ -184,7 +192,16 @@ impl Linker<'_> {
             }
             let name = self.program.functions.get(index).map_or(&self.program.name, |(_, name)| name);
             let program = self.linked.programs.len() as u32;
-            self.linked.functions.push(Function { program, name: name.clone(), start: *start, end, args: 0 });
+            let (name, main) = (name.clone(), index == 0);
+            self.linked.functions.push(Function {
+                program,
+                name,
+                start: *start,
+                end,
+                args: 0,
+                main,
+                array: false,
+            });
         }
         Ok(())
     }
@@ -251,6 +268,7 @@ impl Linker<'_> {
                 let value = self.immediate(value, insn, reachable)?;
                 Ok(Op::LoadImm { dst, value: Wide::Value(value) })
             }
+            Op::CallLocal { target: 0 } => Err(self.bad(insn, "calls the program's main function")),
             Op::CallLocal { target } => match self.function(target) {
                 Some(target) => Ok(Op::CallLocal { target }),
                 None => Err(self.bad(insn, format!("calls instruction {target}, which begins no function"))),
@@ -396,7 +414,7 @@ fn bit(operand: Operand) -> u16 {
 fn reads(op: Op) -> u16 {
     use super::op::{AluOp, AtomicOp};
     match op {
-        Op::Slot | Op::LoadImm { .. } | Op::Jump { .. } | Op::MayGoto { .. } => 0,
+        Op::Slot | Op::LoadImm { .. } | Op::Jump { .. } | Op::MayGoto { .. } | Op::Argument { .. } => 0,
         Op::Alu { op: AluOp::Mov, src, .. } => bit(src),
         Op::Alu { dst, src, .. } | Op::Branch { dst, src, .. } | Op::Store { dst, src, .. } => {
             1 << dst | bit(src)
@@ -419,6 +437,7 @@ fn writes(op: Op) -> u16 {
         | Op::Truncate { dst, .. }
         | Op::MovSx { dst, .. }
         | Op::LoadImm { dst, .. }
+        | Op::Argument { dst, .. }
         | Op::Load { dst, .. } => 1 << dst,
         Op::Atomic { op: AtomicOp::Cmpxchg, .. } => 1,
         Op::Atomic { fetch: true, src, .. } => 1 << src,

@@ -3,11 +3,12 @@
 //!
 //! Not here: ELF and BTF (`object`, `btf`), native code generation (`jit`), maps, helpers.
 
+mod arguments;
 pub(crate) mod compiled;
 pub(crate) mod context;
 pub(crate) mod fault;
 mod instance;
-mod interp;
+pub(crate) mod interp;
 pub(crate) mod layout;
 pub(crate) mod link;
 pub(crate) mod op;
@@ -24,6 +25,8 @@ pub use layout::HOST_AREA;
 pub use state::Log;
 pub use target::ContextField;
 
+pub(crate) use arguments::WORDS;
+pub(crate) use context::{REGION_OFFSET, RawContext};
 pub(crate) use interp::MAY_GOTO_MAX;
 
 /// What the generic helpers ask of the host. Every method has an answer for hosts that have none.

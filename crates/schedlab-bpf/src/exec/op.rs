@@ -119,6 +119,12 @@ pub(crate) enum Op {
         bytes: u8,
         signed: bool,
     },
+    /// The low bytes of an argument of the running `struct_ops` member: what linking makes of loads.
+    Argument {
+        dst: u8,
+        word: u8,
+        bytes: u8,
+    },
     Store {
         dst: u8,
         src: Operand,

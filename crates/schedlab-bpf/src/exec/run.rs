@@ -1,7 +1,7 @@
 //! Entering programs: levels of nested calls, stacks, budget, and what happens after a fault.
 
-use super::context::Faulted;
-use super::context::{RawContext, raise};
+use super::WORDS;
+use super::context::{FAULTED, Faulted, NESTED, RawContext, raise};
 use super::fault::{Fault, FaultKind};
 use super::interp;
 use super::layout::{ARGUMENTS_MAX, LEVELS_MAX, frame_pointer};
@@ -9,33 +9,62 @@ use super::layout::{ARGUMENTS_MAX, LEVELS_MAX, frame_pointer};
 /// Tail calls in one run of a program, as the kernel's `MAX_TAIL_CALL_CNT`.
 const TAIL_CALLS_MAX: u32 = 33;
 
-/// Runs a function at the next level and returns r0; faults stay raised.
+/// Runs a function at the next level and returns r0; faults stay raised. `words` are the arguments of a
+/// `struct_ops` member.
 ///
 /// # Safety
 /// `raw` must be the live context of an instance, with a live host, and nobody else may hold a reference
 /// into either while this runs.
-#[inline]
-unsafe fn enter(raw: *mut RawContext, function: u32, args: &[u64; 5]) -> u64 {
-    // SAFETY: the pointer is live; the references end before native code or the interpreter starts.
-    let (frame, native) = unsafe {
-        let level = (*raw).level;
+unsafe fn enter(raw: *mut RawContext, function: u32, args: &[u64; 5], words: Option<[u64; WORDS]>) -> u64 {
+    // SAFETY: the pointer is live; the reference ends before native code or the interpreter starts.
+    unsafe {
+        let level = (*raw).level();
         if level >= LEVELS_MAX {
             raise(&mut *raw, FaultKind::Nested(LEVELS_MAX));
             return 0;
         }
-        (*raw).level = level + 1;
-        let code: &super::compiled::Code = &(*raw).state.code;
-        let native = if (*raw).state.native { code.native_entry(function) } else { None };
-        (frame_pointer(level), native)
-    };
-    // SAFETY: passed on; the entry belongs to code the instance keeps alive.
+        let levels = u64::from((*raw).pending != 0);
+        run(raw, function, frame_pointer(level), args, words, levels)
+    }
+}
+
+/// Runs a function within what runs, or as the outermost, and takes what it executes from the budget. `levels`
+/// is 1 if it is called from a program whose frames are to be kept.
+///
+/// # Safety
+/// As for [`enter`]; `frame` is the frame pointer of free stack.
+unsafe fn run(
+    raw: *mut RawContext,
+    function: u32,
+    frame: u64,
+    args: &[u64; 5],
+    words: Option<[u64; WORDS]>,
+    levels: u64,
+) -> u64 {
+    // SAFETY: as for `enter`; the entry belongs to code the instance keeps alive.
     unsafe {
-        let value = match native {
-            Some(entry) => entry.call(raw, frame, args),
-            None => interp::run(raw, function, frame, *args),
+        let context = &mut *raw;
+        let code: &super::compiled::Code = &context.state.code;
+        let native = if context.state.native { code.native_entry(function) } else { None };
+        let (mut args, mut values) = (*args, [0; WORDS]);
+        if code.linked.functions[function as usize].main {
+            // Both engines take a context for an address in the region.
+            args[0] &= code.layout.size() - 1;
+            let memory = &context.state.memory;
+            values = words.unwrap_or_else(|| [0, 8, 16].map(|offset| memory.load(args[0], offset, 8)));
+        }
+        let pending = std::mem::take(&mut context.pending);
+        context.left = context.left.wrapping_sub(pending as i64);
+        context.running = (context.running | NESTED) + levels;
+        let ran = match native {
+            Some(entry) => entry.call(raw, frame, &args, values),
+            None => interp::run(raw, function, frame, args, values, 0),
         };
-        (*raw).level -= 1;
-        value
+        let context = &mut *raw;
+        context.running -= levels;
+        context.left = context.left.wrapping_sub(ran.executed as i64).wrapping_add(pending as i64);
+        context.pending = pending;
+        ran.value
     }
 }
 
@@ -52,35 +81,29 @@ pub(crate) unsafe fn call_program(
     assert!(arguments.len() <= ARGUMENTS_MAX, "at most {ARGUMENTS_MAX} arguments");
     // SAFETY: passed on to the caller; references end before the program runs.
     unsafe {
-        let outermost = (*raw).level == 0;
-        if outermost {
-            (*raw).fuel = (*raw).state.budget as i64;
-        }
-        if (*raw).fault != 0 {
+        let outermost = (*raw).level() == 0;
+        if (*raw).faulted() {
             return Err(take_fault(raw, outermost));
         }
-        let at = frame_pointer((*raw).level.min(LEVELS_MAX - 1));
-        let slots = (*raw).base.add(at as usize).cast::<u64>();
-        // The slots lie inside the region: see `layout`. Short lists are written word by word: most calls
-        // have one, and a copy of unknown length would be a call of memcpy.
-        match *arguments {
-            [a] => slots.write(a),
-            [a, b] => slots.cast::<[u64; 2]>().write([a, b]),
-            [a, b, c] => slots.cast::<[u64; 3]>().write([a, b, c]),
-            _ => slots.copy_from_nonoverlapping(arguments.as_ptr(), arguments.len()),
-        }
+        let at = frame_pointer((*raw).level().min(LEVELS_MAX - 1));
         let code: &super::compiled::Code = &(*raw).state.code;
         let entry = code.linked.programs[program].entry;
+        let slots = (*raw).base.add(at as usize).cast::<u64>();
+        if code.linked.functions[entry as usize].array {
+            // The slots lie inside the region: see `layout`.
+            slots.copy_from_nonoverlapping(arguments.as_ptr(), arguments.len());
+        }
+        let mut words = [0; WORDS];
+        for (word, argument) in words.iter_mut().zip(arguments) {
+            *word = *argument;
+        }
         // A run within another has its own tail calls.
         let outer = (!outermost).then(|| std::mem::replace(&mut (*raw).state.tail_calls, (u64::MAX, 0, 0)));
-        let value = enter(raw, entry, &[at, 0, 0, 0, 0]);
+        let value = enter(raw, entry, &[at, 0, 0, 0, 0], Some(words));
         if let Some(outer) = outer {
             (*raw).state.tail_calls = outer;
         }
-        if outermost {
-            (*raw).state.executed += (*raw).state.budget.wrapping_sub((*raw).fuel as u64);
-        }
-        if (*raw).fault != 0 { ended(raw, Some(program), outermost) } else { Ok(value) }
+        finish(raw, Some(program), outermost, value)
     }
 }
 
@@ -92,26 +115,24 @@ pub(crate) unsafe fn call_program(
 pub(crate) unsafe fn call_words(
     raw: *mut RawContext,
     program: usize,
-    arguments: [u64; 3],
+    arguments: [u64; WORDS],
 ) -> Result<u64, Box<Fault>> {
     const AT: u64 = frame_pointer(0);
-    // SAFETY: the pointer is live; the reference ends before native code starts. The slots lie inside the
-    // region: see `layout`. The entry belongs to code the instance keeps alive.
+    // SAFETY: the pointer is live; the reference ends before native code starts. The entry belongs to code the
+    // instance keeps alive, and writes the arguments to memory if it needs them there.
     unsafe {
         let context = &mut *raw;
         if let Some(Some(entry)) = context.entries.get(program).copied()
-            && context.level == 0
-            && context.fault == 0
+            && context.running | context.pending == 0
         {
-            let budget = context.state.budget;
-            context.fuel = budget as i64;
-            context.level = 1;
-            context.base.add(AT as usize).cast::<[u64; 3]>().write(arguments);
-            let value = entry(raw, AT, AT);
+            let [a, b, c] = arguments;
+            let ran = entry(raw, AT, AT, a, b, c);
             let context = &mut *raw;
-            context.level = 0;
-            context.state.executed += budget.wrapping_sub(context.fuel as u64);
-            return if context.fault == 0 { Ok(value) } else { boxed_end(raw, program) };
+            context.executed += ran.executed;
+            if context.running == 0 {
+                return Ok(ran.value);
+            }
+            return end_words(raw, program, ran.value);
         }
         call_nested(raw, program, &arguments)
     }
@@ -119,36 +140,37 @@ pub(crate) unsafe fn call_words(
 
 /// # Safety
 /// As for [`enter`].
-#[inline(never)]
+#[cold]
 unsafe fn call_nested(raw: *mut RawContext, program: usize, arguments: &[u64]) -> Result<u64, Box<Fault>> {
     // SAFETY: passed on to the caller.
     unsafe { call_program(raw, program, arguments).map_err(Box::new) }
 }
 
-/// # Safety
-/// As for [`enter`].
-#[cold]
-unsafe fn boxed_end(raw: *mut RawContext, program: usize) -> Result<u64, Box<Fault>> {
-    // SAFETY: passed on to the caller.
-    unsafe { ended(raw, Some(program), true).map_err(Box::new) }
-}
-
-/// What an ended program gives: an exception its value, after its callback if it has one, all else a fault.
+/// The end of a call that called others or raised a fault; its own instructions are accounted for.
 ///
 /// # Safety
 /// As for [`enter`].
 #[cold]
-pub(crate) unsafe fn ended(
+unsafe fn end_words(raw: *mut RawContext, program: usize, value: u64) -> Result<u64, Box<Fault>> {
+    // SAFETY: passed on to the caller.
+    unsafe { finish(raw, Some(program), true, value).map_err(Box::new) }
+}
+
+/// What an ended call gives: its value, unless a fault is raised. The outermost settles the budget.
+///
+/// # Safety
+/// As for [`enter`].
+pub(crate) unsafe fn finish(
     raw: *mut RawContext,
     program: Option<usize>,
     outermost: bool,
+    value: u64,
 ) -> Result<u64, Fault> {
     // SAFETY: passed on to the caller.
     unsafe {
-        let before = (*raw).fuel;
-        let value = caught(raw, program);
+        let value = if (*raw).faulted() { caught(raw, program) } else { Some(value) };
         if outermost {
-            (*raw).state.executed += before.wrapping_sub((*raw).fuel) as u64;
+            (*raw).settle();
         }
         value.ok_or_else(|| take_fault(raw, outermost))
     }
@@ -158,18 +180,19 @@ pub(crate) unsafe fn ended(
 ///
 /// # Safety
 /// As for [`enter`].
+#[cold]
 unsafe fn caught(raw: *mut RawContext, program: Option<usize>) -> Option<u64> {
     // SAFETY: passed on to the caller; references end before the callback runs.
     unsafe {
         let Some(FaultKind::Thrown(cookie)) = (*raw).state.fault else { return None };
-        (*raw).fault = 0;
+        (*raw).running &= !FAULTED;
         (*raw).state.fault = None;
         (*raw).state.fault_place = None;
         let code: &super::compiled::Code = &(*raw).state.code;
         let callback = program.and_then(|program| code.linked.programs[program].exception);
         let Some(callback) = callback else { return Some(cookie) };
-        let value = enter(raw, callback, &[cookie, 0, 0, 0, 0]);
-        ((*raw).fault == 0).then_some(value)
+        let value = enter(raw, callback, &[cookie, 0, 0, 0, 0], None);
+        (!(*raw).faulted()).then_some(value)
     }
 }
 
@@ -195,7 +218,7 @@ pub(crate) unsafe extern "C" fn tail_call(
             return 0;
         };
         let Some(program) = context.state.maps.program(map, slot as u32) else { return 0 };
-        let (executed, level) = (context.state.executed, context.level);
+        let (executed, level) = (context.executed, context.level());
         let made = match context.state.tail_calls {
             (run, at, made) if (run, at) == (executed, level) => made,
             _ => 0,
@@ -209,16 +232,13 @@ pub(crate) unsafe extern "C" fn tail_call(
         let arguments = [argument, 0, 0, 0, 0];
         // Deep frames have no room for a whole program below them: it gets a level of its own.
         let value = if frame != frame_pointer(level.saturating_sub(1)) {
-            enter(raw, entry, &arguments)
+            enter(raw, entry, &arguments, None)
         } else {
-            match code.native_entry(entry).filter(|_| context.state.native) {
-                Some(native) => native.call(raw, frame, &arguments),
-                None => interp::run(raw, entry, frame, arguments),
-            }
+            run(raw, entry, frame, &arguments, None, 0)
         };
         (*raw).state.tail_calls_open -= 1;
-        let value = if (*raw).fault == 0 { value } else { caught(raw, Some(program as usize)).unwrap_or(0) };
-        (*raw).tailed = u64::from((*raw).fault == 0);
+        let value = if (*raw).faulted() { caught(raw, Some(program as usize)).unwrap_or(0) } else { value };
+        (*raw).tailed = u64::from(!(*raw).faulted());
         value
     }
 }
@@ -234,7 +254,7 @@ pub(crate) unsafe fn call_function(
 ) -> Result<u64, Faulted> {
     // SAFETY: passed on to the caller; references end before the function runs.
     unsafe {
-        if (*raw).fault != 0 {
+        if (*raw).faulted() {
             return Err(Faulted);
         }
         let code: &super::compiled::Code = &(*raw).state.code;
@@ -242,20 +262,14 @@ pub(crate) unsafe fn call_function(
             raise(&mut *raw, FaultKind::NoFunction(address));
             return Err(Faulted);
         };
-        let outermost = (*raw).level == 0;
-        if outermost {
-            (*raw).fuel = (*raw).state.budget as i64;
-        } else if (*raw).fuel <= 0 {
+        if (*raw).level() > 0 && (*raw).left <= (*raw).pending as i64 {
             // Loops of helpers jump nowhere back: they end here.
             let budget = (*raw).state.budget;
             raise(&mut *raw, FaultKind::Budget { budget });
             return Err(Faulted);
         }
-        let value = enter(raw, function, &arguments);
-        if outermost {
-            (*raw).state.executed += (*raw).state.budget.wrapping_sub((*raw).fuel as u64);
-        }
-        if (*raw).fault != 0 { Err(Faulted) } else { Ok(value) }
+        let value = enter(raw, function, &arguments, None);
+        if (*raw).faulted() { Err(Faulted) } else { Ok(value) }
     }
 }
 
@@ -267,7 +281,7 @@ pub(crate) unsafe fn call_function(
 pub(crate) unsafe fn take_fault(raw: *mut RawContext, outermost: bool) -> Fault {
     // SAFETY: passed on to the caller.
     let context = unsafe { &mut *raw };
-    context.fault = 0;
+    context.running &= !FAULTED;
     let kind = context.state.fault.take().unwrap_or(FaultKind::Host("ended by the host".to_owned()));
     let place = context.state.fault_place.take();
     if outermost && let Some(payload) = context.state.panic.take() {

@@ -20,8 +20,6 @@ pub(crate) struct State {
     pub native: bool,
     /// Instructions allowed to one call from the host, nested calls included.
     pub budget: u64,
-    /// Instructions of finished calls.
-    pub executed: u64,
     pub fault: Option<FaultKind>,
     /// Program and instruction of the fault.
     pub fault_place: Option<(u32, u32)>,

@@ -87,6 +87,16 @@ pub(crate) struct CallTarget {
 }
 
 impl CallTarget {
+    /// Argument registers it reads: r1 to this one.
+    pub(crate) fn arguments(&self) -> u8 {
+        match self.action {
+            Action::Function(entry) | Action::MapLookup(entry) => entry.address().1,
+            Action::TailCall => 3,
+            Action::Load { .. } => 1,
+            Action::Context(_) | Action::Constant(_) | Action::Absent => 0,
+        }
+    }
+
     pub(crate) fn absent(name: String) -> CallTarget {
         CallTarget { name, action: Action::Absent }
     }

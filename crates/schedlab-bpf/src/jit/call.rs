@@ -8,57 +8,61 @@ use cranelift_module::Module;
 use super::function::{Translator, flags};
 use super::signature;
 use crate::exec::FaultKind;
-use crate::exec::context::{RawContext, raise};
+use crate::exec::context::{FAULTED_OFFSET, Ran, RawContext, raise};
 use crate::exec::layout::STACK_BYTES_FRAME;
 use crate::exec::run::tail_call;
 use crate::exec::target::{Action, ContextField, Entry};
 use crate::maps::kind;
 
-/// What native code calls to report a fault: context, place (program and instruction), detail.
-pub(super) type FaultExit = unsafe extern "C" fn(*mut RawContext, u64, u64) -> u64;
+/// What native code calls to report a fault: context, place (program and instruction), detail, instructions
+/// executed. It gives what the function returns.
+pub(super) type FaultExit = unsafe extern "C" fn(*mut RawContext, u64, u64, u64) -> Ran;
 
 /// # Safety
 /// For all fault exits: `raw` must be the live context of the running instance.
-unsafe fn place(raw: *mut RawContext, place: u64, kind: Option<FaultKind>) -> u64 {
+unsafe fn place(raw: *mut RawContext, place: u64, kind: Option<FaultKind>, executed: u64) -> Ran {
     // SAFETY: the context is live, and native code holds no reference into it.
     let raw = unsafe { &mut *raw };
     if let Some(kind) = kind {
         raise(raw, kind);
     }
     raw.state.fault_place.get_or_insert(((place >> 32) as u32, place as u32));
-    0
+    raw.pending = 0;
+    Ran { value: 0, executed }
 }
 
 /// A store through an address that is not to be stored to.
-pub(super) unsafe extern "C" fn fault_store(raw: *mut RawContext, at: u64, address: u64) -> u64 {
+pub(super) unsafe extern "C" fn fault_store(raw: *mut RawContext, at: u64, address: u64, count: u64) -> Ran {
     // SAFETY: passed on to the caller.
-    unsafe { place(raw, at, Some(FaultKind::Store { address })) }
+    unsafe { place(raw, at, Some(FaultKind::Store { address }), count) }
 }
 
 /// The budget is used up.
-pub(super) unsafe extern "C" fn fault_budget(raw: *mut RawContext, at: u64, _: u64) -> u64 {
+pub(super) unsafe extern "C" fn fault_budget(raw: *mut RawContext, at: u64, _: u64, count: u64) -> Ran {
     // SAFETY: passed on to the caller.
     unsafe {
         let budget = (*raw).state.budget;
-        place(raw, at, Some(FaultKind::Budget { budget }))
+        place(raw, at, Some(FaultKind::Budget { budget }), count)
     }
 }
 
 /// A callee that does not exist, by index into the call targets.
-unsafe extern "C" fn fault_absent(raw: *mut RawContext, at: u64, target: u64) -> u64 {
+unsafe extern "C" fn fault_absent(raw: *mut RawContext, at: u64, target: u64, count: u64) -> Ran {
     // SAFETY: passed on to the caller.
     unsafe {
         let code: &crate::exec::compiled::Code = &(*raw).state.code;
         let name = code.linked.targets[target as usize].name.clone();
-        place(raw, at, Some(FaultKind::Absent(name)))
+        place(raw, at, Some(FaultKind::Absent(name)), count)
     }
 }
 
 /// A callee raised a fault.
-unsafe extern "C" fn fault_raised(raw: *mut RawContext, at: u64, _: u64) -> u64 {
+unsafe extern "C" fn fault_raised(raw: *mut RawContext, at: u64, _: u64, count: u64) -> Ran {
     // SAFETY: passed on to the caller.
-    unsafe { place(raw, at, None) }
+    unsafe { place(raw, at, None, count) }
 }
+
+pub(super) const PENDING_OFFSET: i32 = std::mem::offset_of!(RawContext, pending) as i32;
 
 fn field_offset(field: ContextField) -> i32 {
     (match field {
@@ -71,10 +75,11 @@ fn field_offset(field: ContextField) -> i32 {
 impl Translator<'_, '_> {
     /// Calls a host function by address with the context and these arguments.
     pub(super) fn host_call(&mut self, entry: *const u8, arguments: &[Value]) -> Value {
-        let signature = signature(self.unit.convention, 1 + arguments.len());
-        let signature = self.b.import_signature(signature);
         let entry = self.constant(entry as u64);
-        let arguments: Vec<Value> = std::iter::once(self.raw).chain(arguments.iter().copied()).collect();
+        let signature = signature(self.unit.convention, 1 + arguments.len(), 1);
+        let signature = self.b.import_signature(signature);
+        let context = self.context();
+        let arguments: Vec<Value> = std::iter::once(context).chain(arguments.iter().copied()).collect();
         let call = self.b.ins().call_indirect(signature, entry, &arguments);
         self.b.inst_results(call)[0]
     }
@@ -114,28 +119,71 @@ impl Translator<'_, '_> {
     fn call_entry(&mut self, entry: Entry) -> Value {
         let (entry, count) = entry.address();
         let arguments: Vec<Value> = (1..=count).map(|register| self.get(register)).collect();
-        self.flush();
-        self.save_fuel();
+        self.tell_count();
         let value = self.host_call(entry, &arguments);
         self.after_call();
         value
     }
 
-    /// Reads the fuel back and leaves if the callee raised a fault.
+    /// Tells the context how many instructions this function and its callers have executed.
+    fn tell_count(&mut self) {
+        let count = self.counted();
+        self.b.ins().store(flags(), count, self.raw, PENDING_OFFSET);
+        self.facts.called = true;
+    }
+
+    /// Leaves if the callee raised a fault.
     fn after_call(&mut self) {
-        self.reload_fuel();
-        let at = std::mem::offset_of!(RawContext, fault) as i32;
-        let fault = self.b.ins().load(types::I64, flags(), self.raw, at);
-        let zero = self.constant(0);
-        let good = self.b.ins().icmp(IntCC::Equal, fault, zero);
+        let fault = self.b.ins().load(types::I32, flags(), self.raw, FAULTED_OFFSET);
+        let good = self.b.ins().icmp_imm_s(IntCC::Equal, fault, 0);
         self.require(good, fault_raised, None);
+    }
+
+    /// Returns. A main function leaves the context as it found it; who called another still runs.
+    pub(super) fn leave(&mut self, value: Value, count: Value) {
+        if self.facts.called && self.unit.linked.functions[self.index].main {
+            let zero = self.constant(0);
+            self.b.ins().store(flags(), zero, self.raw, PENDING_OFFSET);
+        }
+        self.b.ins().return_(&[value, count]);
+    }
+
+    /// Reports a fault and returns.
+    pub(super) fn fail(&mut self, exit: FaultExit, detail: Option<Value>) {
+        let bad = *self.bad.get_or_insert_with(|| {
+            let block = self.b.create_block();
+            self.b.set_cold_block(block);
+            for _ in 0..4 {
+                self.b.append_block_param(block, types::I64);
+            }
+            block
+        });
+        let program = self.unit.linked.functions[self.index].program;
+        let place = self.constant(u64::from(program) << 32 | u64::from(self.insn));
+        let (zero, count) = (self.constant(0), self.counted());
+        let exit = self.constant(exit as *const u8 as u64);
+        let arguments = [exit, place, detail.unwrap_or(zero), count].map(Into::into);
+        self.b.ins().jump(bad, &arguments);
+    }
+
+    /// Where all faults leave the function.
+    pub(super) fn bad_exit(&mut self) {
+        let Some(bad) = self.bad else { return };
+        self.b.seal_block(bad);
+        self.b.switch_to_block(bad);
+        let [exit, place, detail, count] = *self.b.block_params(bad) else { unreachable!("four parameters") };
+        let signature = signature(self.unit.convention, 4, 2);
+        let signature = self.b.import_signature(signature);
+        let context = self.context();
+        let call = self.b.ins().call_indirect(signature, exit, &[context, place, detail, count]);
+        let results = self.b.inst_results(call).to_vec();
+        self.b.ins().return_(&results);
     }
 
     /// Calls for the program in a slot of a map and returns what it gave, or goes on if there is none.
     fn tail_call(&mut self) -> Value {
         let arguments = [self.frame, self.get(1), self.get(2), self.get(3)];
-        self.flush();
-        self.save_fuel();
+        self.tell_count();
         let value = self.host_call(tail_call as *const u8, &arguments);
         self.after_call();
         let at = std::mem::offset_of!(RawContext, tailed) as i32;
@@ -144,25 +192,27 @@ impl Translator<'_, '_> {
         self.b.ins().brif(tailed, taken, &[], next, &[]);
         self.b.seal_block(taken);
         self.b.switch_to_block(taken);
-        let zero = self.constant(0);
+        let (zero, count) = (self.constant(0), self.counted());
         self.b.ins().store(flags(), zero, self.raw, at);
-        self.b.ins().return_(&[value]);
+        self.leave(value, count);
         self.b.seal_block(next);
         self.b.switch_to_block(next);
         self.constant(0)
     }
 
+    /// Calls a function of the program; it goes on counting.
     pub(super) fn call_local(&mut self, target: u32) {
-        let count = self.unit.linked.functions[target as usize].args;
+        let args = self.unit.linked.functions[target as usize].args;
         let frame_bytes = self.constant(STACK_BYTES_FRAME);
         let frame = self.b.ins().isub(self.frame, frame_bytes);
-        let mut arguments = vec![self.raw, frame];
-        arguments.extend((1..=count).map(|register| self.get(register)));
-        self.flush();
-        self.save_fuel();
+        let mut arguments = vec![self.context(), frame, self.counted()];
+        arguments.extend((1..=args).map(|register| self.get(register)));
+        self.facts.called = true;
         let callee = self.module.declare_func_in_func(self.unit.ids[target as usize], self.b.func);
         let call = self.b.ins().call(callee, &arguments);
-        let value = self.b.inst_results(call)[0];
+        let [value, count] = *self.b.inst_results(call) else { unreachable!("two results") };
+        self.b.def_var(self.count, count);
+        self.pending = 0;
         self.after_call();
         self.returned(value);
     }

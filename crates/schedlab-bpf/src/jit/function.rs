@@ -1,9 +1,10 @@
-//! Translation of one function: blocks, control flow, memory accesses, instruction counting.
+//! Translation of one function: registers, what is known of them, memory accesses.
 //!
-//! Instructions are counted per straight run: the count is added to one value that lives in a machine
-//! register and is written back around calls. Budget is checked where control goes backwards.
+//! Instructions are counted, not tested one by one: where the count is known it is a constant, else it lives in a
+//! machine register; it is told to whoever is called and returned at the end. Not here: control flow (`flow`),
+//! arithmetic (`alu`), calls (`call`), bounds of values (`range`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
@@ -14,36 +15,53 @@ use cranelift_jit::JITModule;
 use cranelift_module::Module;
 
 use super::Unit;
-use super::call::{FaultExit, fault_budget, fault_store};
+use super::call::{FaultExit, PENDING_OFFSET, fault_store};
+use super::flow::{Facts, Leader, Test};
+use super::range::Range;
 use crate::exec::MAY_GOTO_MAX;
 use crate::exec::context::RawContext;
-use crate::exec::op::{AtomicOp, Cond, Op, Operand, Wide};
+use crate::exec::layout::{HOST_AREA, STACK_BYTES_FRAME};
+use crate::exec::op::{AtomicOp, Op, Operand, Wide};
 use crate::memory::ZERO_BYTES;
 
 pub(super) struct Translator<'a, 'b> {
     pub unit: &'a Unit<'a>,
     pub module: &'a mut JITModule,
     pub b: FunctionBuilder<'b>,
-    index: usize,
-    blocks: BTreeMap<u32, Block>,
+    pub index: usize,
+    pub leaders: BTreeMap<u32, Leader>,
     /// r0 to r9.
     registers: [Variable; 10],
-    pub fuel: Variable,
-    may_goto: Variable,
+    /// Instructions executed, without those pending.
+    pub count: Variable,
+    pub may_goto: Variable,
     pub raw: Value,
-    base: Value,
+    /// The first arguments of a `struct_ops` member, if this is a main function.
+    words: Vec<Value>,
     /// r10.
     pub frame: Value,
-    /// Machine address of r10.
-    frame_pointer: Value,
-    /// Instructions not yet taken from the fuel.
-    pending: i64,
+    /// Instructions not yet in the count.
+    pub pending: i64,
     /// The instruction being translated.
     pub insn: u32,
-    /// Base values that were found fit for stores in this run of blocks.
-    storable: BTreeSet<Value>,
-    /// Values known to be constant.
-    constants: BTreeMap<Value, u64>,
+    /// What holds here.
+    pub facts: Facts,
+    /// What holds wherever the value exists.
+    ranges: BTreeMap<Value, Range>,
+    /// Values that are another and a small constant.
+    sums: BTreeMap<Value, (Value, i32)>,
+    /// Where faults leave the function.
+    pub bad: Option<Block>,
+}
+
+/// Bytes from the context to the region: it is where the context is, so one register leads to both.
+const REGION_OFFSET: i32 = crate::exec::REGION_OFFSET as i32;
+
+/// A machine address: a value and an offset, which each access has room for.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    address: Value,
+    offset: i32,
 }
 
 /// Flags of accesses to region and context: confined by construction, any alignment.
@@ -71,92 +89,94 @@ impl<'a, 'b> Translator<'a, 'b> {
         ir.name = UserFuncName::user(0, index as u32);
         let mut b = FunctionBuilder::new(ir, scratch);
         let registers = std::array::from_fn(|_| b.declare_var(types::I64));
-        let (fuel, may_goto) = (b.declare_var(types::I64), b.declare_var(types::I64));
+        let (count, may_goto) = (b.declare_var(types::I64), b.declare_var(types::I64));
         let entry = b.create_block();
         b.append_block_params_for_function_params(entry);
         b.switch_to_block(entry);
+        b.seal_block(entry);
         let parameters = b.block_params(entry).to_vec();
         let (raw, frame) = (parameters[0], parameters[1]);
-        let base = b.ins().load(types::I64, flags(), raw, std::mem::offset_of!(RawContext, base) as i32);
-        let frame_pointer = b.ins().iadd(base, frame);
         let mut translator = Translator {
             unit,
             module,
             b,
             index,
-            blocks: BTreeMap::new(),
+            leaders: BTreeMap::new(),
             registers,
-            fuel,
+            count,
             may_goto,
             raw,
-            base,
+            words: Vec::new(),
             frame,
-            frame_pointer,
             pending: 0,
             insn: 0,
-            storable: BTreeSet::new(),
-            constants: BTreeMap::new(),
+            facts: Facts::default(),
+            ranges: BTreeMap::new(),
+            sums: BTreeMap::new(),
+            bad: None,
         };
         translator.prologue(&parameters[2..]);
         translator.body();
+        translator.bad_exit();
         translator.b.seal_all_blocks();
         let config = translator.module.target_config();
         translator.b.finalize(config);
     }
 
-    fn prologue(&mut self, arguments: &[Value]) {
-        let zero = self.b.ins().iconst(types::I64, 0);
+    /// Whether the function calls anything, and whether ways may join in it that are not its end.
+    fn shape(&self) -> (bool, bool) {
+        let function = &self.unit.linked.functions[self.index];
+        let program = &self.unit.linked.programs[function.program as usize];
+        let ops = &program.ops[function.start as usize..function.end as usize];
+        let calls = ops.iter().any(|op| matches!(op, Op::Call { .. } | Op::CallLocal { .. }));
+        let mut targets = ops.iter().filter_map(|op| op.target());
+        (calls, targets.any(|target| !self.is_ending(target)))
+    }
+
+    /// Where the context lies.
+    pub(super) fn context(&mut self) -> Value {
+        self.b.ins().load(types::I64, flags(), self.raw, std::mem::offset_of!(RawContext, this) as i32)
+    }
+
+    /// Of a main function, nothing is pending, and r1 is an address in the region; others get the instructions counted so far as well.
+    fn prologue(&mut self, parameters: &[Value]) {
+        let zero = self.constant(0);
+        let main = self.unit.linked.functions[self.index].main;
+        let (calls, joins) = self.shape();
+        if calls {
+            // A value that comes in a register and goes to callees in one is moved about between the two.
+            self.raw = self.context();
+        }
+        // Where ways of different lengths join, a register that is added to on some beats constants on all.
+        let start =
+            if joins { self.b.ins().load(types::I64, flags(), self.raw, PENDING_OFFSET) } else { zero };
+        let (count, arguments) = match main {
+            true => (start, &parameters[..1]),
+            false => (parameters[0], &parameters[1..]),
+        };
+        if main {
+            self.ranges.insert(parameters[0], Range::up_to(self.unit.layout.size() - 1));
+            self.words = parameters[1..].to_vec();
+        }
+        // Stacks end below the host's area, and below every frame pointer there is a frame.
+        let frame = Range { low: ZERO_BYTES + STACK_BYTES_FRAME, high: HOST_AREA };
+        self.ranges.insert(self.frame, frame);
         for register in 0..10 {
             let value = if register > 0 { arguments.get(register - 1) } else { None };
             self.b.def_var(self.registers[register], *value.unwrap_or(&zero));
         }
-        self.reload_fuel();
+        self.b.def_var(self.count, count);
         let loops = self.b.ins().iconst(types::I64, MAY_GOTO_MAX as i64);
         self.b.def_var(self.may_goto, loops);
-    }
-
-    fn body(&mut self) {
-        let function = &self.unit.linked.functions[self.index];
-        let program = &self.unit.linked.programs[function.program as usize];
-        let mut leaders = BTreeSet::from([function.start]);
-        for insn in function.start..function.end {
-            let op = program.ops[insn as usize];
-            if let Some(target) = op.target() {
-                leaders.insert(target);
-                if !op.ends_flow() {
-                    leaders.insert(insn + 1);
-                }
+        if self.unit.linked.functions[self.index].array {
+            for (word, value) in self.words.clone().into_iter().enumerate() {
+                let place = self.address(1);
+                self.store(place, 8 * word as i16, 8, value);
             }
-        }
-        for leader in &leaders {
-            self.blocks.insert(*leader, self.b.create_block());
-        }
-        let first = self.blocks[&function.start];
-        self.b.ins().jump(first, &[]);
-        let mut open = false;
-        for insn in function.start..function.end {
-            if let Some(block) = self.blocks.get(&insn).copied() {
-                if open {
-                    self.flush();
-                    self.b.ins().jump(block, &[]);
-                }
-                self.b.switch_to_block(block);
-                self.storable.clear();
-                self.constants.clear();
-                open = true;
-            }
-            let op = program.ops[insn as usize];
-            if !open || op == Op::Slot {
-                continue;
-            }
-            self.insn = insn;
-            self.pending += 1;
-            self.op(op);
-            open = !op.ends_flow() && op.target().is_none();
         }
     }
 
-    fn op(&mut self, op: Op) {
+    pub(super) fn op(&mut self, op: Op) {
         match op {
             Op::Alu { op, wide, dst, src } => self.alu(op, wide, dst, src),
             Op::Neg { wide, dst } => self.neg(wide, dst),
@@ -169,22 +189,23 @@ impl<'a, 'b> Translator<'a, 'b> {
                 let value = self.load(address, off, bytes, signed);
                 self.set(dst, value);
             }
+            Op::Argument { dst, word, bytes } => self.argument(dst, word, bytes),
             Op::Store { dst, src, off, bytes } => {
                 self.check_store(dst);
                 let (address, value) = (self.address(dst), self.operand(src));
                 self.store(address, off, bytes, value);
             }
             Op::Atomic { .. } => self.atomic(op),
-            Op::Jump { target } => self.jump(target),
-            Op::Branch { cond, wide, dst, src, target } => self.branch(cond, wide, dst, src, target),
+            Op::Jump { target } => self.go(target),
+            Op::Branch { cond, wide, dst, src, target } => {
+                self.branch(Test { cond, wide, dst, src }, target);
+            }
             Op::MayGoto { target } => self.maybe_goto(target),
             Op::Call { target } => self.call(target),
             Op::CallLocal { target } => self.call_local(target),
             Op::Exit => {
-                self.flush();
-                self.save_fuel();
-                let value = self.get(0);
-                self.b.ins().return_(&[value]);
+                let (value, count) = (self.get(0), self.counted());
+                self.leave(value, count);
             }
             Op::Slot | Op::LoadImm { .. } | Op::CallHelper { .. } | Op::CallKfunc { .. } => {
                 unreachable!("linking leaves no such instruction")
@@ -201,19 +222,43 @@ impl<'a, 'b> Translator<'a, 'b> {
     }
 
     pub(super) fn constant(&mut self, value: u64) -> Value {
-        self.b.ins().iconst(types::I64, value as i64)
+        let constant = self.b.ins().iconst(types::I64, value as i64);
+        self.ranges.insert(constant, Range::exactly(value));
+        constant
     }
 
     pub(super) fn set_constant(&mut self, register: u8, value: u64) {
         let constant = self.constant(value);
-        self.constants.insert(constant, value);
         self.set(register, constant);
+    }
+
+    /// What is known of a value here.
+    pub(super) fn range_of(&self, value: Value) -> Range {
+        let here = self.facts.ranges.get(&value).copied().unwrap_or(Range::ALL);
+        self.ranges.get(&value).copied().unwrap_or(Range::ALL).and(here)
+    }
+
+    /// Notes what is known of a value wherever it exists.
+    pub(super) fn know(&mut self, value: Value, range: Range) {
+        if range != Range::ALL {
+            self.ranges.insert(value, range);
+        }
+    }
+
+    /// What is known of an operand.
+    pub(super) fn range(&mut self, operand: Operand) -> Range {
+        match operand {
+            Operand::Reg(register) => {
+                let value = self.get(register);
+                self.range_of(value)
+            }
+            Operand::Imm(value) => Range::exactly(value as u64),
+        }
     }
 
     /// The constant a register holds, if that is known.
     pub(super) fn known(&mut self, register: u8) -> Option<u64> {
-        let value = self.get(register);
-        self.constants.get(&value).copied()
+        self.range(Operand::Reg(register)).known()
     }
 
     pub(super) fn operand(&mut self, operand: Operand) -> Value {
@@ -223,98 +268,83 @@ impl<'a, 'b> Translator<'a, 'b> {
         }
     }
 
-    /// Takes the instructions of this run from the fuel.
-    pub(super) fn flush(&mut self) {
-        if self.pending != 0 {
-            let fuel = self.fuel_now();
-            self.b.def_var(self.fuel, fuel);
-            self.pending = 0;
-        }
-    }
-
-    fn fuel_now(&mut self) -> Value {
-        let fuel = self.b.use_var(self.fuel);
-        let pending = self.constant(self.pending as u64);
-        self.b.ins().isub(fuel, pending)
-    }
-
-    pub(super) fn save_fuel(&mut self) {
-        let fuel = self.b.use_var(self.fuel);
-        self.b.ins().store(flags(), fuel, self.raw, std::mem::offset_of!(RawContext, fuel) as i32);
-    }
-
-    pub(super) fn reload_fuel(&mut self) {
-        let at = std::mem::offset_of!(RawContext, fuel) as i32;
-        let fuel = self.b.ins().load(types::I64, flags(), self.raw, at);
-        self.b.def_var(self.fuel, fuel);
-    }
-
     /// Continues in a fresh block if `good`; else leaves the function with a fault.
     pub(super) fn require(&mut self, good: Value, exit: FaultExit, detail: Option<Value>) {
-        let next = self.b.create_block();
-        self.require_then(good, next, exit, detail);
-        self.b.seal_block(next);
-        self.b.switch_to_block(next);
-    }
-
-    fn require_then(&mut self, good: Value, next: Block, exit: FaultExit, detail: Option<Value>) {
-        let cold = self.b.create_block();
+        let (next, cold) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(cold);
         self.b.ins().brif(good, next, &[], cold, &[]);
         self.b.seal_block(cold);
         self.b.switch_to_block(cold);
-        let fuel = self.fuel_now();
-        self.b.ins().store(flags(), fuel, self.raw, std::mem::offset_of!(RawContext, fuel) as i32);
-        self.leave(exit, detail);
+        self.fail(exit, detail);
+        self.b.seal_block(next);
+        self.b.switch_to_block(next);
     }
 
-    /// Reports a fault and returns.
-    pub(super) fn leave(&mut self, exit: FaultExit, detail: Option<Value>) {
-        let program = self.unit.linked.functions[self.index].program;
-        let place = self.constant(u64::from(program) << 32 | u64::from(self.insn));
-        let zero = self.constant(0);
-        self.host_call(exit as *const u8, &[place, detail.unwrap_or(zero)]);
-        let zero = self.constant(0);
-        self.b.ins().return_(&[zero]);
-    }
-
-    fn masked(&mut self, register: u8) -> Value {
+    /// Place of what a register points to, confined to the region; a 16-bit offset may be added.
+    pub(super) fn address(&mut self, register: u8) -> Place {
         let value = self.get(register);
-        let mask = self.constant((1 << self.unit.layout.size_log2) - 1);
-        self.b.ins().band(value, mask)
-    }
-
-    /// Machine address of a register's value, confined to the region; a 16-bit offset may be added.
-    pub(super) fn address(&mut self, register: u8) -> Value {
-        if register == 10 {
-            return self.frame_pointer;
+        let size = self.unit.layout.size();
+        let range = self.range_of(value);
+        if let Some(known) = range.known().filter(|known| *known < size.min(1 << 30)) {
+            return Place { address: self.raw, offset: REGION_OFFSET + known as i32 };
         }
-        let inside = self.masked(register);
-        self.b.ins().iadd(self.base, inside)
+        let (inside, offset) = match self.sums.get(&value) {
+            _ if range.high >= size => {
+                let mask = self.constant(size - 1);
+                (self.b.ins().band(value, mask), 0)
+            }
+            // What is added counts for the machine's address as for the program's: both wrap.
+            Some((part, more)) => (*part, *more),
+            None => (value, 0),
+        };
+        Place { address: self.b.ins().iadd(self.raw, inside), offset: REGION_OFFSET + offset }
     }
 
-    pub(super) fn load(&mut self, address: Value, off: i16, bytes: u8, signed: bool) -> Value {
-        let off = i32::from(off);
-        let raw = self.b.ins().load(int_type(bytes), flags(), address, off);
+    /// Notes that a value is another and a small constant.
+    pub(super) fn know_sum(&mut self, value: Value, part: Value, more: i64) {
+        let (part, before) = self.sums.get(&part).copied().unwrap_or((part, 0));
+        if let Some(sum) = more.checked_add(before.into()).filter(|sum| sum.unsigned_abs() < 1 << 30) {
+            self.sums.insert(value, (part, sum as i32));
+        }
+    }
+
+    /// An argument of a `struct_ops` member.
+    fn argument(&mut self, dst: u8, word: u8, bytes: u8) {
+        let value = self.words[usize::from(word)];
+        if bytes == 8 {
+            return self.set(dst, value);
+        }
+        let narrow = self.b.ins().ireduce(int_type(bytes), value);
+        let value = self.b.ins().uextend(types::I64, narrow);
+        self.know(value, Range::up_to(u64::MAX >> (64 - 8 * u32::from(bytes))));
+        self.set(dst, value);
+    }
+
+    pub(super) fn load(&mut self, place: Place, off: i16, bytes: u8, signed: bool) -> Value {
+        let off = place.offset + i32::from(off);
+        let raw = self.b.ins().load(int_type(bytes), flags(), place.address, off);
         match (bytes, signed) {
             (8, _) => raw,
             (_, true) => self.b.ins().sextend(types::I64, raw),
-            (_, false) => self.b.ins().uextend(types::I64, raw),
+            (_, false) => {
+                let value = self.b.ins().uextend(types::I64, raw);
+                self.know(value, Range::up_to(u64::MAX >> (64 - 8 * u32::from(bytes))));
+                value
+            }
         }
     }
 
-    fn store(&mut self, address: Value, off: i16, bytes: u8, value: Value) {
+    fn store(&mut self, place: Place, off: i16, bytes: u8, value: Value) {
         let narrow = if bytes == 8 { value } else { self.b.ins().ireduce(int_type(bytes), value) };
-        self.b.ins().store(flags(), narrow, address, i32::from(off));
+        self.b.ins().store(flags(), narrow, place.address, place.offset + i32::from(off));
     }
 
     /// Makes sure the base register may be stored through: inside the region, not in its zero pages.
     fn check_store(&mut self, register: u8) {
         let value = self.get(register);
-        let size = 1_u64 << self.unit.layout.size_log2;
-        let fits = |base: u64| base.wrapping_sub(ZERO_BYTES) < size - 2 * ZERO_BYTES;
-        let constant = self.constants.get(&value).copied();
-        if register == 10 || constant.is_some_and(fits) || !self.storable.insert(value) {
+        let (size, range) = (self.unit.layout.size(), self.range_of(value));
+        let fits = range.low >= ZERO_BYTES && range.high < size - ZERO_BYTES;
+        if fits || !self.facts.storable.insert(value) {
             return;
         }
         let (low, span) = (self.constant(ZERO_BYTES), self.constant(size - 2 * ZERO_BYTES));
@@ -351,76 +381,5 @@ impl<'a, 'b> Translator<'a, 'b> {
         } else if fetch {
             self.set(src, old);
         }
-    }
-
-    fn jump(&mut self, target: u32) {
-        self.flush();
-        self.jump_to(target);
-    }
-
-    /// Jumps, checking the budget if that is backwards. Nothing may be pending.
-    fn jump_to(&mut self, target: u32) {
-        let block = self.blocks[&target];
-        if target > self.insn {
-            self.b.ins().jump(block, &[]);
-            return;
-        }
-        let (fuel, zero) = (self.b.use_var(self.fuel), self.constant(0));
-        let good = self.b.ins().icmp(IntCC::SignedGreaterThan, fuel, zero);
-        self.require_then(good, block, fault_budget, None);
-    }
-
-    /// The block a branch goes to: the target itself, or one that checks the budget first.
-    fn edge(&mut self, target: u32) -> (Block, bool) {
-        if target > self.insn { (self.blocks[&target], false) } else { (self.b.create_block(), true) }
-    }
-
-    fn branch(&mut self, cond: Cond, wide: bool, dst: u8, src: Operand, target: u32) {
-        self.flush();
-        let (mut a, mut b) = (self.get(dst), self.operand(src));
-        if !wide {
-            a = self.b.ins().ireduce(types::I32, a);
-            b = self.b.ins().ireduce(types::I32, b);
-        }
-        let code = match cond {
-            Cond::Eq => IntCC::Equal,
-            Cond::Ne | Cond::Set => IntCC::NotEqual,
-            Cond::Gt => IntCC::UnsignedGreaterThan,
-            Cond::Ge => IntCC::UnsignedGreaterThanOrEqual,
-            Cond::Lt => IntCC::UnsignedLessThan,
-            Cond::Le => IntCC::UnsignedLessThanOrEqual,
-            Cond::Sgt => IntCC::SignedGreaterThan,
-            Cond::Sge => IntCC::SignedGreaterThanOrEqual,
-            Cond::Slt => IntCC::SignedLessThan,
-            Cond::Sle => IntCC::SignedLessThanOrEqual,
-        };
-        if cond == Cond::Set {
-            a = self.b.ins().band(a, b);
-            b = self.b.ins().iconst(if wide { types::I64 } else { types::I32 }, 0);
-        }
-        let taken = self.b.ins().icmp(code, a, b);
-        self.fork(taken, target);
-    }
-
-    fn fork(&mut self, taken: Value, target: u32) {
-        let next = self.blocks[&(self.insn + 1)];
-        let (edge, backwards) = self.edge(target);
-        self.b.ins().brif(taken, edge, &[], next, &[]);
-        if backwards {
-            self.b.seal_block(edge);
-            self.b.switch_to_block(edge);
-            self.jump_to(target);
-        }
-    }
-
-    fn maybe_goto(&mut self, target: u32) {
-        self.flush();
-        let (left, zero, one) = (self.b.use_var(self.may_goto), self.constant(0), self.constant(1));
-        let done = self.b.ins().icmp(IntCC::Equal, left, zero);
-        // Not below zero where the loop is left: the counter stays for later loops of the function.
-        let less = self.b.ins().isub(left, one);
-        let less = self.b.ins().select(done, zero, less);
-        self.b.def_var(self.may_goto, less);
-        self.fork(done, target);
     }
 }

@@ -1,13 +1,16 @@
 //! Native code through Cranelift: one machine function for each BPF function, shared by all instances.
 //!
-//! The calling convention is `(raw context, frame pointer, r1 .. rN) -> r0`, N being the registers the
-//! function reads. The region's base comes from the context, so code holds no address of an instance. Not
-//! here: translation of instructions (`function`, `alu`, `call`), what they mean (`exec::interp` is the
-//! reference).
+//! The calling convention of a main function is `(raw context, frame pointer, r1, the first three words there) ->
+//! (r0, instructions executed)`, r1 being an address in the region. Others are `(raw context, frame pointer, instructions executed before,
+//! r1 .. rN)`, N being the registers the function reads, and go on counting. The region's base comes from the
+//! context, so code holds no address of an instance. Not here: translation of instructions (`function`, `flow`,
+//! `alu`, `call`, `range`), what they mean (`exec::interp` is the reference).
 
 mod alu;
 mod call;
+mod flow;
 mod function;
+mod range;
 
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::settings::{self, Configurable};
@@ -16,24 +19,25 @@ use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
-use crate::exec::BpfError;
-use crate::exec::context::{MainEntry, RawContext};
+use crate::exec::context::{MainEntry, Ran, RawContext};
 use crate::exec::layout::Layout;
 use crate::exec::link::Linked;
+use crate::exec::{BpfError, WORDS};
 use crate::image::ObjectImage;
 use function::Translator;
 
 type Raw = *mut RawContext;
-type Native0 = unsafe extern "C" fn(Raw, u64) -> u64;
-type Native1 = unsafe extern "C" fn(Raw, u64, u64) -> u64;
-type Native2 = unsafe extern "C" fn(Raw, u64, u64, u64) -> u64;
-type Native3 = unsafe extern "C" fn(Raw, u64, u64, u64, u64) -> u64;
-type Native4 = unsafe extern "C" fn(Raw, u64, u64, u64, u64, u64) -> u64;
-type Native5 = unsafe extern "C" fn(Raw, u64, u64, u64, u64, u64, u64) -> u64;
+type Native0 = unsafe extern "C" fn(Raw, u64, u64) -> Ran;
+type Native1 = unsafe extern "C" fn(Raw, u64, u64, u64) -> Ran;
+type Native2 = unsafe extern "C" fn(Raw, u64, u64, u64, u64) -> Ran;
+type Native3 = unsafe extern "C" fn(Raw, u64, u64, u64, u64, u64) -> Ran;
+type Native4 = unsafe extern "C" fn(Raw, u64, u64, u64, u64, u64, u64) -> Ran;
+type Native5 = unsafe extern "C" fn(Raw, u64, u64, u64, u64, u64, u64, u64) -> Ran;
 
 /// Entry point of a compiled function.
 #[derive(Clone, Copy)]
 pub(crate) enum NativeEntry {
+    Main(MainEntry),
     Args0(Native0),
     Args1(Native1),
     Args2(Native2),
@@ -44,11 +48,12 @@ pub(crate) enum NativeEntry {
 
 impl NativeEntry {
     /// # Safety
-    /// `code` must be the start of a function compiled here with `args` argument registers.
-    unsafe fn new(code: *const u8, args: u8) -> NativeEntry {
+    /// `code` must be the start of a function compiled here with `args` argument registers, or of a main one.
+    unsafe fn new(code: *const u8, main: bool, args: u8) -> NativeEntry {
         // SAFETY: the caller vouches for address and signature.
         unsafe {
             match args {
+                _ if main => NativeEntry::Main(std::mem::transmute::<*const u8, MainEntry>(code)),
                 0 => NativeEntry::Args0(std::mem::transmute::<*const u8, Native0>(code)),
                 1 => NativeEntry::Args1(std::mem::transmute::<*const u8, Native1>(code)),
                 2 => NativeEntry::Args2(std::mem::transmute::<*const u8, Native2>(code)),
@@ -59,27 +64,29 @@ impl NativeEntry {
         }
     }
 
-    /// The function if it has one argument, as main functions have.
+    /// The function if it is a main one.
     pub(crate) fn main(self) -> Option<MainEntry> {
-        if let NativeEntry::Args1(entry) = self { Some(entry) } else { None }
+        if let NativeEntry::Main(entry) = self { Some(entry) } else { None }
     }
 
-    /// Runs the function with registers r1 to r5.
+    /// Runs the function with registers r1 to r5; `words` lie where r1 of a main function points.
     ///
     /// # Safety
     /// `raw` must be the live context of an instance of this code, with nobody holding a reference into it
-    /// or its host; `frame` must be the frame pointer of a free stack level.
+    /// or its host; `frame` must be the frame pointer of a free stack level, and r1 of a main function an address
+    /// in the region.
     #[inline]
-    pub(crate) unsafe fn call(self, raw: Raw, frame: u64, r: &[u64; 5]) -> u64 {
+    pub(crate) unsafe fn call(self, raw: Raw, frame: u64, r: &[u64; 5], words: [u64; WORDS]) -> Ran {
         // SAFETY: passed on to the caller.
         unsafe {
             match self {
-                NativeEntry::Args0(entry) => entry(raw, frame),
-                NativeEntry::Args1(entry) => entry(raw, frame, r[0]),
-                NativeEntry::Args2(entry) => entry(raw, frame, r[0], r[1]),
-                NativeEntry::Args3(entry) => entry(raw, frame, r[0], r[1], r[2]),
-                NativeEntry::Args4(entry) => entry(raw, frame, r[0], r[1], r[2], r[3]),
-                NativeEntry::Args5(entry) => entry(raw, frame, r[0], r[1], r[2], r[3], r[4]),
+                NativeEntry::Main(entry) => entry(raw, frame, r[0], words[0], words[1], words[2]),
+                NativeEntry::Args0(entry) => entry(raw, frame, 0),
+                NativeEntry::Args1(entry) => entry(raw, frame, 0, r[0]),
+                NativeEntry::Args2(entry) => entry(raw, frame, 0, r[0], r[1]),
+                NativeEntry::Args3(entry) => entry(raw, frame, 0, r[0], r[1], r[2]),
+                NativeEntry::Args4(entry) => entry(raw, frame, 0, r[0], r[1], r[2], r[3]),
+                NativeEntry::Args5(entry) => entry(raw, frame, 0, r[0], r[1], r[2], r[3], r[4]),
             }
         }
     }
@@ -125,12 +132,18 @@ pub(crate) struct Unit<'a> {
     pub ids: Vec<FuncId>,
 }
 
-/// The signature of a function with this many argument registers besides the context and `extra`.
-fn signature(convention: CallConv, parameters: usize) -> Signature {
+/// The signature of a function with this many words in and out.
+fn signature(convention: CallConv, parameters: usize, results: usize) -> Signature {
     let mut signature = Signature::new(convention);
     signature.params = vec![AbiParam::new(types::I64); parameters];
-    signature.returns = vec![AbiParam::new(types::I64)];
+    signature.returns = vec![AbiParam::new(types::I64); results];
     signature
+}
+
+/// Context, frame pointer, r1 and words there or count of instructions and arguments; r0 and the count.
+fn function_signature(convention: CallConv, linked: &Linked, index: usize) -> Signature {
+    let function = &linked.functions[index];
+    signature(convention, 3 + if function.main { WORDS } else { usize::from(function.args) }, 2)
 }
 
 fn module() -> Result<JITModule, String> {
@@ -143,6 +156,7 @@ fn module() -> Result<JITModule, String> {
         ("enable_probestack", "false"),
         ("unwind_info", "false"),
         ("enable_verifier", verify),
+        ("log2_min_function_alignment", "5"),
     ];
     for (name, value) in wanted {
         flags.set(name, value).map_err(|error| error.to_string())?;
@@ -162,9 +176,13 @@ pub(crate) fn compile(
     let fail = |function: &str, what: String| BpfError::Native { function: function.to_owned(), what };
     let mut module = module().map_err(|what| fail(&image.name, what))?;
     let convention = module.isa().default_call_conv();
+    if convention == CallConv::WindowsFastcall {
+        let what = "functions that return two words are not made for this system: use the interpreter";
+        return Err(fail(&image.name, what.to_owned()));
+    }
     let mut ids = Vec::new();
     for (index, function) in linked.functions.iter().enumerate() {
-        let signature = signature(convention, 2 + usize::from(function.args));
+        let signature = function_signature(convention, linked, index);
         let name = format!("f{index}");
         let id = module.declare_function(&name, Linkage::Local, &signature);
         ids.push(id.map_err(|error| fail(&function.name, error.to_string()))?);
@@ -178,7 +196,7 @@ pub(crate) fn compile(
     module.finalize_definitions().map_err(|error| fail(&image.name, error.to_string()))?;
     let entries = linked.functions.iter().zip(&unit.ids).map(|(function, id)| {
         // SAFETY: the function was just compiled with this signature.
-        unsafe { NativeEntry::new(module.get_finalized_function(*id), function.args) }
+        unsafe { NativeEntry::new(module.get_finalized_function(*id), function.main, function.args) }
     });
     Ok(NativeCode { entries: entries.collect(), module: Some(module) })
 }
@@ -190,8 +208,7 @@ fn define(
     scratch: &mut FunctionBuilderContext,
     index: usize,
 ) -> Result<(), String> {
-    let args = usize::from(unit.linked.functions[index].args);
-    context.func.signature = signature(unit.convention, 2 + args);
+    context.func.signature = function_signature(unit.convention, unit.linked, index);
     Translator::translate(unit, module, &mut context.func, scratch, index);
     module.define_function(unit.ids[index], context).map_err(|error| format!("{error:?}"))?;
     module.clear_context(context);
