@@ -2,9 +2,9 @@
 //!
 //! Read from sysfs and procfs, here or from a copied tree. Costs are assumed until measured; each says so.
 
-use schedlab_model::machine::{KernelVersion, MachineDescription, Preemption};
+use schedlab_model::machine::{IdleState, KernelVersion, MachineDescription, Origin, Preemption};
 use schedlab_model::topology::{CpuInfo, Topology};
-use schedlab_model::{CpuId, CpuSet};
+use schedlab_model::{CpuId, CpuSet, Nanos};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs;
@@ -32,6 +32,7 @@ pub fn describe_at(root: &Path) -> MachineDescription {
     machine.hz = config.as_deref().and_then(config_hz).unwrap_or(machine.hz);
     machine.preemption = tree.preemption(config.as_deref());
     machine.vcpu_pack_percent = tree.vcpu_pack_percent();
+    machine.idle_states = tree.idle_states();
     machine
 }
 
@@ -172,6 +173,25 @@ impl Tree {
         if number.is_some_and(|number| number > 0) { VCPU_PACK_PERCENT } else { 0 }
     }
 
+    /// What the driver says of the states of the first CPU; those that are switched off are left out.
+    fn idle_states(&self) -> Vec<IdleState> {
+        let state = |index: u32| {
+            let directory = format!("/sys/devices/system/cpu/cpu0/cpuidle/state{index}");
+            let micros = |file: &str| {
+                Some(Nanos::from_micros(self.text(&format!("{directory}/{file}"))?.parse().ok()?))
+            };
+            let state = IdleState {
+                name: self.text(&format!("{directory}/name"))?,
+                exit_latency: micros("latency")?,
+                target_residency: micros("residency")?,
+                origin: Origin::Published,
+            };
+            Some((state, self.number(&format!("{directory}/disable")).unwrap_or(0)))
+        };
+        let states = (0..16).map_while(state);
+        states.filter(|(_, disabled)| *disabled == 0).map(|(state, _)| state).collect()
+    }
+
     /// debugfs shows the model in brackets; where it may not be read, the command line and the configuration.
     fn preemption(&self, config: Option<&str>) -> Preemption {
         let named = |name: &str| match name {
@@ -255,7 +275,22 @@ mod tests {
             write(&format!("{base}/cache/index1/shared_cpu_list"), "0-3");
             write(&format!("{base}/cpu_capacity"), if cpu < 2 { "1024" } else { "446" });
         }
+        for (index, [name, latency, residency, disable]) in
+            [["C1", "1", "1", "0"], ["C1E", "4", "4", "1"], ["C6", "170", "600", "0"]].iter().enumerate()
+        {
+            let base = format!("sys/devices/system/cpu/cpu0/cpuidle/state{index}");
+            write(&format!("{base}/name"), name);
+            write(&format!("{base}/latency"), latency);
+            write(&format!("{base}/residency"), residency);
+            write(&format!("{base}/disable"), disable);
+        }
         let machine = describe_at(directory.path());
+        let states: Vec<_> = machine
+            .idle_states
+            .iter()
+            .map(|state| (state.name.as_str(), state.exit_latency.0, state.target_residency.0))
+            .collect();
+        assert_eq!(states, [("C1", 1_000, 1_000), ("C6", 170_000, 600_000)], "C1E is switched off");
         assert_eq!((machine.hz, machine.preemption), (1000, Preemption::Voluntary));
         assert_eq!(machine.kernel, KernelVersion::V6_12);
         let rows: Vec<_> =

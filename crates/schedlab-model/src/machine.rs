@@ -156,11 +156,18 @@ pub struct Costs {
     pub bpf_kilo_instructions: Cost,
     /// Entering and leaving a sched_ext callback.
     pub ext_callback: Cost,
+    /// Taking the lock of a shared dispatch queue, and its lines, from a CPU of the same last-level cache that had
+    /// it before; nobody else can take it so long.
+    pub dsq_lock_cache: Cost,
+    /// The same from a CPU of another cache of the node.
+    pub dsq_lock_node: Cost,
+    /// The same from a CPU of another node.
+    pub dsq_lock_remote: Cost,
 }
 
 impl Costs {
     /// How many costs there are.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 19;
 
     /// Their names in a machine file, in the order of [`Costs::all`].
     pub const NAMES: [&str; Costs::COUNT] = [
@@ -180,6 +187,9 @@ impl Costs {
         "balance_per_cpu",
         "bpf_kilo_instructions",
         "ext_callback",
+        "dsq_lock_cache",
+        "dsq_lock_node",
+        "dsq_lock_remote",
     ];
 
     /// All of them, in the order of the simulator's `CostKind`.
@@ -201,6 +211,9 @@ impl Costs {
             self.balance_per_cpu,
             self.bpf_kilo_instructions,
             self.ext_callback,
+            self.dsq_lock_cache,
+            self.dsq_lock_node,
+            self.dsq_lock_remote,
         ]
     }
 }
@@ -225,8 +238,26 @@ impl Default for Costs {
             balance_per_cpu: Cost::assumed(150, 30),
             bpf_kilo_instructions: Cost::assumed(400, 20),
             ext_callback: Cost::assumed(30, 20),
+            dsq_lock_cache: Cost::assumed(60, 0),
+            dsq_lock_node: Cost::assumed(250, 0),
+            dsq_lock_remote: Cost::assumed(500, 0),
         }
     }
+}
+
+/// An idle state of a CPU (`/sys/devices/system/cpu/cpu*/cpuidle/state*`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdleState {
+    /// Its name, e.g. `C6`.
+    pub name: String,
+    /// Hardware time to leave it, on top of [`Costs::idle_exit`].
+    pub exit_latency: Nanos,
+    /// A CPU that idles at least this long is in it, unless a deeper one's is met too.
+    pub target_residency: Nanos,
+    /// Where the times come from.
+    #[serde(default)]
+    pub origin: Origin,
 }
 
 /// A machine file.
@@ -254,6 +285,9 @@ pub struct MachineDescription {
     /// such kernel was seen to do.
     #[serde(default)]
     pub vcpu_pack_percent: u32,
+    /// Idle states, the shallowest first; a measured `idle_exit` holds their latencies already and leaves them out.
+    #[serde(default, rename = "idle_state", skip_serializing_if = "Vec::is_empty")]
+    pub idle_states: Vec<IdleState>,
     /// Its CPUs.
     pub topology: Topology,
     /// What things cost.
@@ -280,6 +314,7 @@ impl MachineDescription {
             preemption: Preemption::default(),
             timer_slack: timer_slack_default(),
             vcpu_pack_percent: 0,
+            idle_states: Vec::new(),
             topology,
             costs: Costs::default(),
         }

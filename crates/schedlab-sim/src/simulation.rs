@@ -520,7 +520,7 @@ fn kernel(
     Kernel::new(KernelParts {
         preemption: machine.preemption,
         hz: machine.hz,
-        costs: CostTable::new(&machine.costs, cost_seed),
+        costs: CostTable::new(machine, cost_seed),
         domains: Domains::new(&machine.topology),
         fair,
         rt: Rt::new(cpus),

@@ -145,6 +145,13 @@ pub struct CompareArgs {
     /// What counts: latency, throughput, deadlines, fairness, or any metric
     #[arg(long, value_name = "METRIC")]
     pub objective: Option<String>,
+    /// A number of your own for each run: COMMAND reads the run as JSON (an element of `runs` in the result
+    /// file) and prints it; it is the objective unless --objective says otherwise
+    #[arg(long, value_name = "NAME=COMMAND")]
+    pub metric_command: Option<String>,
+    /// More of that number is better
+    #[arg(long, requires = "metric_command")]
+    pub metric_higher: bool,
     /// What must not get worse, e.g. 'throughput>=-3%'; can be given several times
     #[arg(long, value_name = "GUARD")]
     pub guard: Vec<String>,
@@ -157,8 +164,8 @@ pub struct CompareArgs {
     /// Cut a long recording into this many blocks, each a piece of work of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub blocks: u32,
-    /// Repeat the ranking on this many machines with every modelled cost changed by up to ±50 %
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    /// Repeat the ranking on this many machines with every modelled cost changed by up to ±50 %; 0 leaves it out
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub perturbed: u32,
     /// Directory for recording, page, JSON and trace of a recorded command
     #[arg(long, short, value_name = "DIR", default_value = "schedlab-results", value_hint = ValueHint::DirPath)]

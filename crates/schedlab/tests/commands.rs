@@ -261,3 +261,27 @@ fn the_examples_of_the_readme_are_commands() {
     assert_eq!(examples, 5, "README.md has five examples");
     assert!(directory.join("report.html").exists() && directory.join("streaming.pftrace").exists());
 }
+
+/// The user's own number is the objective and stands in every run of the result; a command that prints none is told.
+#[test]
+fn a_metric_of_the_users_own_ranks_candidates() {
+    let directory = scratch("metric-command");
+    let compare = |metric: &str| {
+        let words = ["compare", "ping-pong", "--scheduler", "fair,fifo", "--runs", "3", "--perturbed", "2"];
+        let more = ["--duration", "200ms", "--quiet", "--json", "result.json", "--metric-command", metric];
+        run_in(&directory, &[&words[..], &more[..]].concat())
+    };
+    let twice = r#"twice=sed 's/.*"run_delay_mean":\([0-9.]*\).*/\1/' | awk '{ print 2 * $1 }'"#;
+    let text = compare(twice).done().out;
+    assert!(text.contains("Objective  twice (less is better)"), "{text}");
+    let result = json::from_json(&std::fs::read_to_string(directory.join("result.json")).expect("written"));
+    let runs = result.expect("a result").runs;
+    assert_eq!(runs.len(), 2 * (3 + 2) + 3, "two candidates with and without other costs, and the control");
+    for run in runs {
+        let [own, mean] = ["twice", "run_delay_mean"].map(|name| run.values[name]);
+        assert!(mean > 0.0 && (own - 2.0 * mean).abs() < 1e-4 * own, "{own} {mean}");
+    }
+    compare("none=echo no number").refused(2, &["printed 'no number' for fair, not one number"]);
+    compare("none=echo why >&2; exit 4").refused(2, &["exit status: 4", "why"]);
+    compare("makespan=echo 1").refused(2, &["is there already"]);
+}

@@ -18,7 +18,7 @@ mod target;
 mod translate;
 
 pub use session::{record, record_in_memory};
-pub use target::Target;
+pub use target::{Target, invoking_ids};
 
 use schedlab_model::Nanos;
 use schedlab_model::machine::MachineDescription;

@@ -48,6 +48,12 @@ fn invoking_user() -> Option<Identity> {
     (uid != effective).then(|| Identity { uid, gid, groups: groups_of(uid, gid) })
 }
 
+/// User and group of who asked for this, if the process runs as somebody else: what a user names is run as the
+/// user.
+pub fn invoking_ids() -> Option<(u32, u32)> {
+    invoking_user().map(|identity| (identity.uid, identity.gid))
+}
+
 /// Supplementary groups of a user; only the primary one if the user has no entry.
 fn groups_of(uid: libc::uid_t, gid: libc::gid_t) -> Vec<libc::gid_t> {
     // SAFETY: the entry is used before any other call that may overwrite it; the list has `count` places.

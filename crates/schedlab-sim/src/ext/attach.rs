@@ -10,6 +10,7 @@ use super::dsq::{DsqIndex, Dsqs};
 use super::host::{CurrClass, Direct, EVENT_COUNTS, Host, OpsData, Rq, Rules, builtin_queues};
 use super::idle::{Idle, IdleMasks};
 use super::kernel::Layout;
+use super::lock::LockCosts;
 use super::mask::{CPUMASK_BYTES, Mask};
 use super::objects::TASK_NUMBER_BYTES;
 use super::task::Entity;
@@ -166,6 +167,8 @@ pub(crate) fn host(
         effects: Vec::new(),
         events: [0; EVENT_COUNTS],
         callbacks: 0,
+        lock_ns: 0,
+        lock_costs: LockCosts::default(),
         runnable_seq: 0,
         iterators: 0,
         trace: None,

@@ -127,10 +127,10 @@ impl Attached {
         result
     }
 
-    /// Charges the callbacks since the last charge and the instructions they executed.
+    /// Charges the callbacks since the last charge, the instructions they executed and the locks they took.
     #[inline]
     pub(super) fn charge(&mut self, k: &mut Kernel, cpu: CpuId) {
-        if self.host.callbacks != 0 {
+        if self.host.callbacks != 0 || self.host.lock_ns != 0 {
             self.charge_callbacks(k, cpu);
         }
     }
@@ -141,7 +141,7 @@ impl Attached {
         let instructions = executed - std::mem::replace(&mut self.charged, executed);
         let entering = u64::from(callbacks) * k.cost(CostKind::ExtCallback);
         let executing = instructions * k.cost(CostKind::BpfKiloInstructions) / 1000;
-        k.charge(cpu, entering + executing);
+        k.charge(cpu, entering + executing + std::mem::take(&mut self.host.lock_ns));
     }
 
     fn apply(&mut self, k: &mut Kernel) {

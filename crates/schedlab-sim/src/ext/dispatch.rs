@@ -264,6 +264,10 @@ pub(crate) fn consume(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) 
     let queue = host.dsqs.get(dsq);
     let mut at = queue.first;
     let bypass_queue = queue.id == SCX_DSQ_BYPASS;
+    if at == NIL {
+        return false;
+    }
+    host.lock_queue(dsq, cpu);
     while at != NIL {
         if host.aborting() && !bypass_queue {
             return false;
@@ -303,6 +307,8 @@ pub(crate) fn move_between(cx: &mut Cx<'_>, task: u32, from: DsqIndex, to: DsqIn
         target = None;
         enq_flags |= SCX_ENQ_GDSQ_FALLBACK;
     }
+    let here = cx.cpu();
+    cx.host().lock_queue(from, here);
     unlink(cx.host(), task, from);
     match target {
         Some(target) if target == cpu => move_to_own_local(cx, cpu, task, enq_flags),

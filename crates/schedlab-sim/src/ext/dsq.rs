@@ -33,13 +33,27 @@ pub(crate) struct Dsq {
     pub nr_priq: u32,
     /// Counts insertions; an iterator skips what came after it.
     pub seq: u32,
+    /// The CPU that had its lock last; see [`super::lock`].
+    pub locked_by: u32,
+    /// Until when it has it.
+    pub locked_until: u64,
     /// Iterators in progress: (iterator's number, next task to look at).
     cursors: Vec<(u64, u32)>,
 }
 
 impl Dsq {
     fn new(id: u64) -> Dsq {
-        Dsq { id, first: NIL, last: NIL, nr: 0, nr_priq: 0, seq: 0, cursors: Vec::new() }
+        Dsq {
+            id,
+            first: NIL,
+            last: NIL,
+            nr: 0,
+            nr_priq: 0,
+            seq: 0,
+            locked_by: NIL,
+            locked_until: 0,
+            cursors: Vec::new(),
+        }
     }
 
     /// Puts a task at the head or the tail.

@@ -8,6 +8,7 @@ use super::class::{Attached, Ext};
 use super::consts::SCX_SLICE_DFL;
 use super::host::CurrClass;
 use super::lifecycle;
+use super::lock::LockCosts;
 use super::task::Life;
 use crate::kernel::{Kernel, TaskState};
 use schedlab_model::workload::Workload;
@@ -115,6 +116,7 @@ impl Attached {
     fn place(&mut self, k: &mut Kernel, hotplug_seq: u64, mut specs: Vec<CgroupSpec>) {
         assert_eq!(self.scheduler.cpu_count(), k.cpu_count(), "prepared for this machine");
         self.host.tick_ns = k.tick_ns;
+        self.host.lock_costs = LockCosts::of(k);
         self.set_hz(1_000_000_000 / k.tick_ns.max(1));
         specs.retain(|spec| !cgroup::is_autogroup(spec));
         let offline: Vec<u32> = (0..k.cpu_count() as u32).filter(|cpu| !k.is_online(CpuId(*cpu))).collect();

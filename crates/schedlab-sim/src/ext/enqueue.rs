@@ -248,8 +248,12 @@ fn insert_anyway(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags:
 /// What follows an insertion: global and bypass queues end the scheduler's custody, user queues begin it.
 #[inline]
 fn inserted(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64) {
+    let here = cx.cpu();
     let (host, memory) = cx.parts();
     let (local, builtin) = (host.cpu_of_local(dsq), host.is_builtin(dsq));
+    if local.is_none() {
+        host.lock_queue(dsq, here);
+    }
     let entity = &mut host.tasks[task as usize];
     entity.dsq = Some(dsq);
     if enq_flags & SCX_ENQ_CLEAR_OPSS != 0 {
@@ -397,9 +401,11 @@ fn end_custody(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
 /// `dispatch_dequeue`: out of whatever queue or list the task is in.
 #[inline]
 pub(crate) fn remove(cx: &mut Cx<'_>, task: u32) {
+    let here = cx.cpu();
     let host = cx.host();
     let entity = host.task(task);
     if let Some(dsq) = entity.dsq {
+        host.lock_queue(dsq, here);
         unlink(host, task, dsq);
     } else if entity.deferred {
         forget_deferred(host, task);

@@ -12,6 +12,7 @@ use super::dump::Dump;
 use super::exit::ExitInfo;
 use super::idle::Idle;
 use super::kernel::Layout;
+use super::lock::LockCosts;
 use super::mask::Mask;
 use super::task::Entity;
 use super::trace::CallTrace;
@@ -207,6 +208,10 @@ pub(crate) struct Host {
     pub events: [i64; EVENT_COUNTS],
     /// Callbacks since the last charge.
     pub callbacks: u32,
+    /// Time spent on locks of shared queues since then, in ns.
+    pub lock_ns: u64,
+    /// What they cost.
+    pub lock_costs: LockCosts,
     pub runnable_seq: u64,
     pub iterators: u64,
     pub trace: Option<Box<CallTrace>>,

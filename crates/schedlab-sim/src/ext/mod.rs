@@ -31,6 +31,7 @@ mod kernel;
 mod kfunc;
 mod kick;
 mod lifecycle;
+mod lock;
 mod mask;
 mod objects;
 mod reenq;

@@ -1,7 +1,7 @@
 //! What things cost on this run: the machine's costs, perturbed once if asked, scattered at each use.
 
 use crate::rng::Rng;
-use schedlab_model::machine::{Costs, QUANTILES_PERMILLE};
+use schedlab_model::machine::{Costs, MachineDescription, Origin, QUANTILES_PERMILLE};
 use schedlab_model::topology::Distance;
 
 /// Something that costs time.
@@ -23,6 +23,9 @@ pub(crate) enum CostKind {
     BalancePerCpu,
     BpfKiloInstructions,
     ExtCallback,
+    DsqLockCache,
+    DsqLockNode,
+    DsqLockRemote,
 }
 
 const KINDS: usize = Costs::COUNT;
@@ -38,6 +41,13 @@ impl CostKind {
             Distance::Remote => Some(CostKind::MigrationRemote),
         }
     }
+}
+
+/// A CPU that has idled `residency` ns takes `latency` ns longer to leave idle.
+#[derive(Clone, Copy)]
+struct IdleDepth {
+    residency: u64,
+    latency: u64,
 }
 
 /// Lowest value and number of values of the scatter, in ns, 0 if there is none; or [`MEASURED`] and the row of measured
@@ -66,16 +76,19 @@ const BOUNDS: [u64; 8] = {
 pub(crate) struct CostTable {
     ranges: [Range; KINDS],
     quantiles: Vec<[u64; 8]>,
+    /// The shallowest first.
+    idle: Vec<IdleDepth>,
 }
 
 impl CostTable {
     /// From a machine's costs. With a `perturb` seed every cost is first scaled by 50 % to 150 %, each by its
-    /// own factor.
-    pub(crate) fn new(costs: &Costs, perturb: Option<u64>) -> CostTable {
+    /// own factor; the latencies of idle states share one.
+    pub(crate) fn new(machine: &MachineDescription, perturb: Option<u64>) -> CostTable {
         let mut rng = perturb.map(|seed| Rng::new(seed, 0xc057));
+        let mut percent = || rng.as_mut().map_or(100, |rng| rng.between(50, 150));
         let mut quantiles = Vec::new();
-        let ranges = costs.all().map(|cost| {
-            let percent = rng.as_mut().map_or(100, |rng| rng.between(50, 150));
+        let ranges = machine.costs.all().map(|cost| {
+            let percent = percent();
             let value = cost.value.0 * percent / 100;
             let half = value * u64::from(cost.spread_percent.min(100)) / 100;
             if let Some(measured) = cost.quantiles {
@@ -84,12 +97,36 @@ impl CostTable {
             }
             Range { low: value - half, values: if half == 0 { 0 } else { 2 * half + 1 } }
         });
-        CostTable { ranges, quantiles }
+        let percent = percent();
+        let states = machine.idle_states.iter().map(|state| IdleDepth {
+            residency: state.target_residency.0,
+            latency: state.exit_latency.0 * percent / 100,
+        });
+        let measured = machine.costs.idle_exit.origin == Origin::Measured;
+        let mut idle: Vec<IdleDepth> = if measured { Vec::new() } else { states.collect() };
+        idle.sort_by_key(|state| state.residency);
+        CostTable { ranges, quantiles, idle }
     }
 
     /// Nothing costs anything.
     pub(crate) fn zero() -> CostTable {
-        CostTable { ranges: [Range::default(); KINDS], quantiles: Vec::new() }
+        CostTable { ranges: [Range::default(); KINDS], quantiles: Vec::new(), idle: Vec::new() }
+    }
+
+    /// What leaving idle costs more for the idle state that a CPU is in after so many ns of idling: the deepest
+    /// whose residency they reach, as a governor chooses that always guesses right.
+    #[inline]
+    pub(crate) fn idle_latency(&self, idled: u64) -> u64 {
+        let reached = self.idle.iter().rev().find(|state| state.residency <= idled);
+        reached.map_or(0, |state| state.latency)
+    }
+
+    /// The typical cost, without scatter.
+    pub(crate) fn typical(&self, kind: CostKind) -> u64 {
+        match self.ranges[kind as usize] {
+            Range { low: row, values: MEASURED } => self.quantiles[row as usize][3],
+            Range { low, values } => low + values / 2,
+        }
     }
 
     /// One draw, in ns.
@@ -119,17 +156,45 @@ fn between_quantiles(quantiles: &[u64; 8], position: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::machine::Cost;
+    use schedlab_model::machine::{Cost, IdleState};
+    use schedlab_model::{Nanos, topology::Topology};
+
+    fn with(costs: Costs) -> MachineDescription {
+        let topology = Topology::flat(2).expect("two CPUs");
+        MachineDescription { costs, ..MachineDescription::generic("test", topology) }
+    }
+
+    /// Half a residency is not enough, twice is; measured exits hold the states' latencies already.
+    #[test]
+    fn deeper_idle_states_take_longer_to_leave() {
+        let state = |name: &str, latency, residency| IdleState {
+            name: name.to_owned(),
+            exit_latency: Nanos(latency),
+            target_residency: Nanos(residency),
+            origin: Origin::Published,
+        };
+        let states = vec![state("C1", 1_000, 1_000), state("C6", 170_000, 600_000)];
+        let mut machine = MachineDescription { idle_states: states, ..with(Costs::default()) };
+        let table = CostTable::new(&machine, None);
+        let latencies = [0, 999, 1_000, 300_000, 600_000, 1_200_000].map(|idled| table.idle_latency(idled));
+        assert_eq!(latencies, [0, 0, 1_000, 1_000, 170_000, 170_000]);
+        let perturbed: Vec<u64> =
+            (0..50).map(|seed| CostTable::new(&machine, Some(seed)).idle_latency(u64::MAX)).collect();
+        assert!(perturbed.iter().all(|latency| (85_000..=255_000).contains(latency)));
+        assert!(perturbed.iter().min() < Some(&100_000) && perturbed.iter().max() > Some(&240_000));
+        machine.costs.idle_exit.origin = Origin::Measured;
+        assert_eq!(CostTable::new(&machine, None).idle_latency(u64::MAX), 0);
+    }
 
     #[test]
     fn draws_stay_within_the_spread_and_perturbation_within_half() {
-        let costs = Costs { context_switch: Cost::assumed(1_000, 20), ..Costs::default() };
-        let (table, mut rng) = (CostTable::new(&costs, None), Rng::new(1, 0));
+        let machine = with(Costs { context_switch: Cost::assumed(1_000, 20), ..Costs::default() });
+        let (table, mut rng) = (CostTable::new(&machine, None), Rng::new(1, 0));
         let drawn: Vec<u64> = (0..10_000).map(|_| table.draw(CostKind::ContextSwitch, &mut rng)).collect();
         assert_eq!(drawn.iter().min(), Some(&800));
         assert_eq!(drawn.iter().max(), Some(&1_200));
         for seed in 0..100 {
-            let range = CostTable::new(&costs, Some(seed)).ranges[CostKind::ContextSwitch as usize];
+            let range = CostTable::new(&machine, Some(seed)).ranges[CostKind::ContextSwitch as usize];
             let middle = range.low + range.values / 2;
             assert!((500..=1_500).contains(&middle), "{middle}");
         }
@@ -139,8 +204,9 @@ mod tests {
     #[test]
     fn draws_follow_measured_quantiles() {
         let quantiles = Some([1_000, 1_100, 1_500, 2_000, 2_500, 4_000, 5_000, 50_000]);
-        let costs = Costs { wakeup: Cost { quantiles, ..Cost::assumed(2_000, 0) }, ..Costs::default() };
-        let (table, mut rng) = (CostTable::new(&costs, None), Rng::new(3, 0));
+        let machine =
+            with(Costs { wakeup: Cost { quantiles, ..Cost::assumed(2_000, 0) }, ..Costs::default() });
+        let (table, mut rng) = (CostTable::new(&machine, None), Rng::new(3, 0));
         let drawn: Vec<u64> = (0..100_000).map(|_| table.draw(CostKind::Wakeup, &mut rng)).collect();
         let above = |limit| drawn.iter().filter(|value| **value > limit).count();
         assert!(above(2_000).abs_diff(50_000) < 1_000 && above(5_000).abs_diff(1_000) < 150);

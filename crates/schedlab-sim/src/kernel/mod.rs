@@ -332,6 +332,11 @@ impl Kernel {
         self.costs.draw(kind, &mut self.rng)
     }
 
+    /// The same without scatter.
+    pub(crate) fn typical_cost(&self, kind: CostKind) -> u64 {
+        self.costs.typical(kind)
+    }
+
     /// The CPU spends `ns` in the kernel from now on (or after what it already has to do there): the current
     /// task's own work waits, and nothing preempts before.
     #[inline]
@@ -391,7 +396,9 @@ impl Kernel {
             self.charge(self.this_cpu, sending);
         }
         if idle {
-            at = at.max(kernel_until) + self.cost(CostKind::IdleExit);
+            let idled = at - self.cpu(cpu).idle_since.unwrap_or(at);
+            let exit = self.cost(CostKind::IdleExit) + self.costs.idle_latency(idled);
+            at = at.max(kernel_until) + exit;
         }
         let at = at.max(kernel_until);
         self.arm(Slot::Cpu(cpu, CpuEvent::Resched), at);

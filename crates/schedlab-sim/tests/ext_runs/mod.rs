@@ -3,7 +3,7 @@
 use schedlab_model::Nanos;
 use schedlab_model::event::EventSink;
 use schedlab_model::lever::Setting;
-use schedlab_model::machine::{KernelVersion, MachineDescription};
+use schedlab_model::machine::{Costs, KernelVersion, MachineDescription};
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::change::{Change, TimedChange};
 use schedlab_model::workload::file::parse;
@@ -26,6 +26,7 @@ pub struct Run<'a> {
     pub interpreted: bool,
     /// The scheduler comes after a second, when the tasks run.
     pub late: bool,
+    pub costs: Costs,
 }
 
 impl<'a> Run<'a> {
@@ -40,6 +41,7 @@ impl<'a> Run<'a> {
             knobs: &[],
             interpreted: false,
             late: false,
+            costs: Costs::default(),
         }
     }
 
@@ -55,6 +57,7 @@ impl<'a> Run<'a> {
         let scheduler = ExtScheduler::load(self.scheduler, bytes, self.kernel, &self.topology, options);
         let mut machine = MachineDescription::generic("test", self.topology.clone());
         machine.kernel = self.kernel;
+        machine.costs = self.costs.clone();
         let mut config = SimulationConfig::new(machine, Arc::new(workload));
         let scheduler = scheduler.expect("the object loads");
         if self.late {

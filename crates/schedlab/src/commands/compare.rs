@@ -2,6 +2,7 @@
 
 use super::common::{self, Prepared};
 use super::examine::{examine, pair_class};
+use super::metric_command::MetricCommand;
 use super::{Context, pictures, record};
 use crate::args::{CompareArgs, OutputChoice};
 use crate::failure::Failure;
@@ -27,6 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 struct Standard {
     objective: Objective,
     guards: Vec<Guard>,
+    /// A metric of the user's own.
+    own: Option<MetricCommand>,
     /// Why this objective, if nobody asked for it.
     note: Option<String>,
 }
@@ -106,11 +109,18 @@ fn with_baseline(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
 fn standard(args: &CompareArgs) -> Result<Standard, Failure> {
     let guards = args.guard.iter().map(|guard| guard.parse::<Guard>().map_err(Failure::input));
     let guards = guards.collect::<Result<Vec<_>, _>>()?;
-    let (objective, note) = match &args.objective {
-        Some(text) => (text.parse::<Objective>().map_err(Failure::input)?, None),
-        None => (Objective::default(), Some(String::new())),
+    let command = args.metric_command.as_deref();
+    let own = command.map(|text| MetricCommand::new(text, args.metric_higher)).transpose()?;
+    let is_own = |text: &str| own.as_ref().filter(|own| own.name() == text);
+    let (objective, note) = match (args.objective.as_deref(), &own) {
+        (Some(text), _) => match is_own(text) {
+            Some(own) => (own.objective(), None),
+            None => (text.parse::<Objective>().map_err(Failure::input)?, None),
+        },
+        (None, Some(own)) => (own.objective(), None),
+        (None, None) => (Objective::default(), Some(String::new())),
     };
-    Ok(Standard { objective, guards, note })
+    Ok(Standard { objective, guards, own, note })
 }
 
 fn plan(args: &CompareArgs, candidates: &[Candidate]) -> String {
@@ -177,9 +187,12 @@ fn compare_prepared(
         control: true,
         perturbed_rounds: args.perturbed,
     };
-    let runs = run_all(&mut machine, &candidates, &options, context);
+    let mut runs = run_all(&mut machine, &candidates, &options, context);
     if runs.cells.is_empty() {
         return Err(Failure::Interrupted);
+    }
+    if let Some(own) = &asked.own {
+        own.apply(&candidates, &mut runs)?;
     }
     settle_objective(&mut asked, &runs);
     result.works = works;

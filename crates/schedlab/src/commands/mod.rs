@@ -8,6 +8,7 @@ mod examine;
 mod list;
 mod machine;
 mod man;
+mod metric_command;
 mod pictures;
 mod record;
 mod show;

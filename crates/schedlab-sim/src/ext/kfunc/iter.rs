@@ -78,6 +78,8 @@ fn new(cx: &mut Cx<'_>, it: u64, dsq_id: u64, flags: u64) -> Result<i32, FaultKi
 
 fn next(cx: &mut Cx<'_>, it: u64) -> u64 {
     let Some(state) = read(cx, it) else { return 0 };
+    let here = cx.cpu();
+    cx.host().lock_queue(state.dsq, here);
     let Host { dsqs, tasks, .. } = cx.host();
     let reverse = state.flags & SCX_DSQ_ITER_REV as u32 != 0;
     let found = dsqs.get_mut(state.dsq).advance(tasks, state.cursor, state.until, reverse);
