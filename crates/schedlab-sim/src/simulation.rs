@@ -230,6 +230,10 @@ impl Simulation {
             Slot::Device(device) => self.arrive(device),
             Slot::Change => self.change_machine()?,
             Slot::FairTimer => self.quota_timer(),
+            Slot::Hrtick(cpu) => {
+                self.core.k.this_cpu = cpu;
+                self.core.hrtick(cpu);
+            }
             Slot::Task(task) => {
                 self.work.timers_armed -= 1;
                 self.start_task(task);

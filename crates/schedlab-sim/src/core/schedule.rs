@@ -1,6 +1,7 @@
 //! `__schedule`: the current task leaves or stays, another comes; going idle and coming back.
 
 use super::{Core, flags};
+use crate::fair::params::Features;
 use crate::kernel::{Class, CostKind, CpuEvent, Kernel, Resched, Slot, TaskState};
 use schedlab_model::event::PrevState;
 use schedlab_model::{CpuId, TaskId};
@@ -20,6 +21,9 @@ impl Core {
             self.switch(cpu, prev, next);
         }
         self.k.cpu_mut(cpu).looks_at_exit = false;
+        if next != prev && self.k.fair.params.has(Features::HRTICK) {
+            crate::fair::class::start_hrtick(&mut self.k, cpu, next);
+        }
         if let Some(to) = pushed {
             self.k.set_task_cpu(prev, to);
             self.enqueue_task(to, prev, flags::ENQUEUE_MIGRATED);

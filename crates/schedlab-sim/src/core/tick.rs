@@ -1,7 +1,7 @@
 //! The periodic tick (`sched_tick`): the running class looks at its slice, balancing is considered.
 
 use super::Core;
-use crate::kernel::{CostKind, CpuEvent, Slot};
+use crate::kernel::{Class, CostKind, CpuEvent, Slot};
 use schedlab_model::CpuId;
 use schedlab_model::event::{EventKind, IrqSource};
 
@@ -24,6 +24,17 @@ impl Core {
             crate::fair::group::update_blocked(&mut self.k, cpu);
         }
         self.k.leave_kernel(cpu);
+    }
+
+    /// `hrtick`: the slice of the current fair task is over.
+    pub(crate) fn hrtick(&mut self, cpu: CpuId) {
+        if self.k.task(self.k.cpu(cpu).curr).class != Class::Fair {
+            return;
+        }
+        let cost = self.k.cost(CostKind::Interrupt);
+        self.interrupt(cpu, IrqSource::Timer, cost);
+        crate::fair::class::update_curr(&mut self.k, cpu);
+        self.k.resched_curr(cpu);
     }
 
     /// An interrupt handler of this length runs on the CPU; what it does happens at its start.

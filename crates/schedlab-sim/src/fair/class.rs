@@ -8,8 +8,11 @@ use super::params::{Features, Generation};
 use super::queue::CfsRq;
 use super::{Fair, bandwidth, cfs, entity, group, misfit, select};
 use crate::core::flags;
-use crate::kernel::{Class, Kernel, Resched};
+use crate::kernel::{Class, Kernel, Resched, Slot};
 use schedlab_model::{CpuId, Policy, TaskId};
+
+/// `hrtick_start`: shorter slices make no sense.
+const HRTICK_MIN_NS: u64 = 10_000;
 
 /// `update_curr_fair`: charges whoever runs, on every level.
 pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
@@ -44,6 +47,9 @@ pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
     } else {
         k.fair.touch(task);
         enqueue_levels(k, cpu, id, flags, idle);
+        if k.fair.params.has(Features::HRTICK) {
+            update_hrtick(k, cpu);
+        }
     }
     publish(k, cpu, task);
 }
@@ -357,6 +363,34 @@ pub(crate) fn set_next_task(k: &mut Kernel, task: TaskId) {
         }
         let Some(owner) = k.fair.groups.layout.owner(rq) else { break };
         id = owner;
+    }
+}
+
+/// `hrtick_start_fair`: beside others a task's slice ends by a timer and not only at a tick. Alone it goes on.
+pub(crate) fn start_hrtick(k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    let rq = &k.fair.rqs[cpu.index()];
+    let alone = rq.nr_queued < 2 && rq.nr_runnable < 2;
+    if alone || k.task(task).class != Class::Fair || k.cpu(cpu).curr.is_idle() {
+        return k.cancel(Slot::Hrtick(cpu));
+    }
+    let entity = k.fair.entity(task);
+    let left = entity.deadline - entity.vruntime;
+    if left < 0 {
+        return k.resched_curr(cpu);
+    }
+    // Rounded so that the request is served when the timer fires.
+    let weight = u64::from(entity.load.weight);
+    let delay = (left as u64 * weight / 1_024 + weight / 1_024 + 1).max(HRTICK_MIN_NS);
+    let at = k.now.max(k.cpu(cpu).kernel_until) + delay;
+    k.arm(Slot::Hrtick(cpu), at);
+}
+
+/// `hrtick_update`: a task that ran alone has company now.
+fn update_hrtick(k: &mut Kernel, cpu: CpuId) {
+    let curr = k.cpu(cpu).curr;
+    let running = k.task(curr).class == Class::Fair && k.fair.entity(curr).on_rq;
+    if running && !k.is_armed(Slot::Hrtick(cpu)) {
+        start_hrtick(k, cpu, curr);
     }
 }
 

@@ -40,6 +40,7 @@ features! {
     LAST_BUDDY = 17;
     CACHE_HOT_BUDDY = 18;
     BASE_SLICE = 19;
+    HRTICK = 20;
 }
 
 /// Which algorithm.
@@ -78,6 +79,8 @@ const BROUGHT: &[Brought] = &[
     (6, 12, Features::PICK_BUDDY, true),
     // 6.19, and 6.18 by its stable updates.
     (6, 18, Features::NI_RANDOM, true),
+    // On where timers are rearmed late, as on x86.
+    (7, 2, Features::HRTICK, true),
 ];
 
 /// Features that went with CFS.

@@ -62,6 +62,8 @@ pub(crate) enum Slot {
     Change,
     /// The earliest timer of the fair class's quotas.
     FairTimer,
+    /// The end of the current fair task's slice (`hrtick_timer`).
+    Hrtick(CpuId),
 }
 
 impl Slot {
@@ -74,6 +76,7 @@ impl Slot {
             Slot::Task(task) => (task.index() / 2, TASK_KIND + task.index() % 2),
             Slot::Change => (1, 4),
             Slot::FairTimer => (2, 4),
+            Slot::Hrtick(cpu) => (cpu.index() + 3, 4),
         };
         (row << ROW_BITS) | kind
     }
@@ -92,7 +95,8 @@ impl Slot {
             3 => cpu(CpuEvent::Balance),
             4 if row == 0 => Slot::ExtTimer,
             4 if row == 1 => Slot::Change,
-            4 => Slot::FairTimer,
+            4 if row == 2 => Slot::FairTimer,
+            4 => Slot::Hrtick(CpuId(row as u32 - 3)),
             _ => Slot::Device(row),
         }
     }
@@ -183,7 +187,7 @@ impl Kernel {
             ideal: false,
             ext_timers: BTreeSet::new(),
         };
-        kernel.reserve(kernel.cpus.len().max(device_count).max(3));
+        kernel.reserve((kernel.cpus.len() + 3).max(device_count));
         kernel
     }
 
@@ -518,7 +522,7 @@ impl Kernel {
         self.rt.rqs.push(Default::default());
         self.idle_mask.grow(self.cpus.len());
         self.idle_mask.set(cpu);
-        self.reserve(cpu.index() + 1);
+        self.reserve(cpu.index() + 4);
         cpu
     }
 
