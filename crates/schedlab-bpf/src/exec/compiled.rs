@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::context::{HostFn, MainEntry};
 use super::fault::BpfError;
 use super::layout::Layout;
-use super::link::{Linked, Program, link};
+use super::link::{Linked, link};
 use super::target::{Action, CallTarget, ContextField, TargetTable};
 use super::{Host, Instance};
 use crate::helpers;
@@ -137,11 +137,9 @@ impl Code {
         self.native.as_ref().map(|native| native.entry(function))
     }
 
-    /// Native code of each program's main function; empty without native code.
-    pub(crate) fn main_entries(&self) -> Box<[Option<MainEntry>]> {
-        let Some(native) = &self.native else { return Box::default() };
-        let entry = |program: &Program| native.entry(program.entry).main();
-        self.linked.programs.iter().map(entry).collect()
+    /// Native code of a program's main function.
+    pub(crate) fn main_entry(&self, program: u32) -> Option<MainEntry> {
+        self.native_entry(self.linked.programs[program as usize].entry)?.main()
     }
 
     /// Whether there is native code.

@@ -39,10 +39,15 @@ pub(crate) struct RawContext {
     pub nr_cpus: u32,
     /// Not zero when a tail call was taken: the function that made it must return what it got.
     pub tailed: u64,
-    /// Native code of each program's main function, where it is to be used.
-    pub entries: Box<[Option<MainEntry>]>,
+    /// Native code of what is bound to each slot, where it is to be used.
+    pub slots: [Option<MainEntry>; SLOTS],
+    /// The programs bound to slots.
+    pub bound: [Option<u32>; SLOTS],
     pub state: State,
 }
+
+/// How many programs can be bound to be called the short way.
+pub const SLOTS: usize = 48;
 
 /// From the context to the region of its instance.
 pub(crate) const REGION_OFFSET: usize = crate::memory::ROOM_BYTES + crate::memory::GUARD_BYTES;
@@ -216,15 +221,18 @@ impl<'a, H: 'static> CallContext<'a, H> {
         unsafe { super::run::call_program(self.raw, program, arguments) }
     }
 
-    /// The same for a member with up to three arguments, on the shortest way; what is left over of the three
-    /// may be anything.
+    /// The same for the program that [`Instance::bind`](super::Instance::bind) put into a slot, with up to three
+    /// arguments, on the shortest way; what is left over of the three may be anything. 0 without a program.
     ///
     /// # Errors
     /// A fault, after which the instance can be used further.
+    ///
+    /// # Panics
+    /// If there is no such slot.
     #[inline]
-    pub fn call_words(&mut self, program: usize, arguments: [u64; 3]) -> Result<u64, Box<Fault>> {
+    pub fn call_slot(&mut self, slot: usize, arguments: [u64; 3]) -> Result<u64, Box<Fault>> {
         // SAFETY: as for `call`.
-        unsafe { super::run::call_words(self.raw, program, arguments) }
+        unsafe { super::run::call_slot(self.raw, slot, arguments) }
     }
 
     /// Calls a program's main function with r1 to r5.

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::compiled::Code;
-use super::context::{CallContext, RawContext};
+use super::context::{CallContext, RawContext, SLOTS};
 use super::fault::Fault;
 use super::state::{Log, Random, State};
 use super::{Host, MapError};
@@ -68,7 +68,8 @@ impl<H: Host> Instance<H> {
             executed: 0,
             nr_cpus: options.nr_cpus,
             tailed: 0,
-            entries: code.main_entries(),
+            slots: [None; SLOTS],
+            bound: [None; SLOTS],
             state,
         };
         // SAFETY: the room is large enough and aligned to cache lines, and lives as long as the memory in it.
@@ -133,9 +134,26 @@ impl<H: Host> Instance<H> {
     pub fn set_interpreted(&mut self, interpreted: bool) {
         let native = self.raw().state.code.is_native();
         self.state().native = native && !interpreted;
-        let entries = if interpreted { Box::default() } else { self.raw().state.code.main_entries() };
+        self.find_slots();
+    }
+
+    /// Puts a program of the image into a slot, from which [`CallContext::call_slot`] calls it.
+    ///
+    /// # Panics
+    /// If there is no such slot or program.
+    pub fn bind(&mut self, slot: usize, program: usize) {
+        assert!(program < self.raw().state.code.linked.programs.len(), "program {program} does not exist");
         // SAFETY: owned and exclusively borrowed; no program runs meanwhile.
-        unsafe { (*self.raw).entries = entries };
+        let raw = unsafe { &mut *self.raw };
+        raw.bound[slot] = Some(program as u32);
+        self.find_slots();
+    }
+
+    fn find_slots(&mut self) {
+        // SAFETY: as in `bind`.
+        let raw = unsafe { &mut *self.raw };
+        let (code, native) = (&raw.state.code, raw.state.native);
+        raw.slots = raw.bound.map(|program| code.main_entry(program.filter(|_| native)?));
     }
 
     /// Instructions executed so far.

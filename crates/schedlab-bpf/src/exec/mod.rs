@@ -18,7 +18,7 @@ pub(crate) mod target;
 
 pub use crate::maps::MapError;
 pub use compiled::{Compiled, KfuncTable, Options};
-pub use context::{CallContext, Faulted, HostFn, Outcome};
+pub use context::{CallContext, Faulted, HostFn, Outcome, SLOTS};
 pub use fault::{BpfError, Fault, FaultKind};
 pub use instance::Instance;
 pub use layout::HOST_AREA;

@@ -107,14 +107,14 @@ pub(crate) unsafe fn call_program(
     }
 }
 
-/// Calls a program with up to three arguments: from the host and in native code without further ado.
+/// Calls the program bound to a slot with up to three arguments: from the host and in native code without further ado.
 ///
 /// # Safety
 /// As for [`enter`].
 #[inline(always)]
-pub(crate) unsafe fn call_words(
+pub(crate) unsafe fn call_slot(
     raw: *mut RawContext,
-    program: usize,
+    slot: usize,
     arguments: [u64; WORDS],
 ) -> Result<u64, Box<Fault>> {
     const AT: u64 = frame_pointer(0);
@@ -122,7 +122,7 @@ pub(crate) unsafe fn call_words(
     // instance keeps alive, and writes the arguments to memory if it needs them there.
     unsafe {
         let context = &mut *raw;
-        if let Some(Some(entry)) = context.entries.get(program).copied()
+        if let Some(entry) = context.slots[slot]
             && context.running | context.pending == 0
         {
             let [a, b, c] = arguments;
@@ -132,18 +132,21 @@ pub(crate) unsafe fn call_words(
             if context.running == 0 {
                 return Ok(ran.value);
             }
-            return end_words(raw, program, ran.value);
+            return end_slot(raw, slot, ran.value);
         }
-        call_nested(raw, program, &arguments)
+        call_nested(raw, slot, &arguments)
     }
 }
 
 /// # Safety
 /// As for [`enter`].
 #[cold]
-unsafe fn call_nested(raw: *mut RawContext, program: usize, arguments: &[u64]) -> Result<u64, Box<Fault>> {
+unsafe fn call_nested(raw: *mut RawContext, slot: usize, arguments: &[u64]) -> Result<u64, Box<Fault>> {
     // SAFETY: passed on to the caller.
-    unsafe { call_program(raw, program, arguments).map_err(Box::new) }
+    unsafe {
+        let Some(program) = (*raw).bound[slot] else { return Ok(0) };
+        call_program(raw, program as usize, arguments).map_err(Box::new)
+    }
 }
 
 /// The end of a call that called others or raised a fault; its own instructions are accounted for.
@@ -151,9 +154,12 @@ unsafe fn call_nested(raw: *mut RawContext, program: usize, arguments: &[u64]) -
 /// # Safety
 /// As for [`enter`].
 #[cold]
-unsafe fn end_words(raw: *mut RawContext, program: usize, value: u64) -> Result<u64, Box<Fault>> {
+unsafe fn end_slot(raw: *mut RawContext, slot: usize, value: u64) -> Result<u64, Box<Fault>> {
     // SAFETY: passed on to the caller.
-    unsafe { finish(raw, Some(program), true, value).map_err(Box::new) }
+    unsafe {
+        let program = (*raw).bound[slot].map(|program| program as usize);
+        finish(raw, program, true, value).map_err(Box::new)
+    }
 }
 
 /// What an ended call gives: its value, unless a fault is raised. The outermost settles the budget.

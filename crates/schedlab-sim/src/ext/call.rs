@@ -175,27 +175,32 @@ pub(crate) fn call_long(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) {
 #[inline(always)]
 fn call_words(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) -> u64 {
     let host = cx.host();
-    let Some(program) = host.programs[op as usize] else { return 0 };
-    host.callbacks += 1;
-    let outer = std::mem::replace(&mut host.call, state);
-    if host.trace.is_some() {
-        return call_logged(cx, outer, op, arguments);
+    if host.programs[op as usize].is_none() {
+        return 0;
     }
-    let result = cx.call_words(program as usize, arguments);
-    cx.host().call = outer;
+    host.callbacks += 1;
+    // Rare: the outermost callback has nothing to go back to.
+    if host.call.op.is_some() || host.trace.is_some() {
+        return call_rarely(cx, state, op, arguments);
+    }
+    host.call = state;
+    let result = cx.call_slot(op as usize, arguments);
+    cx.host().call = CallState::NONE;
     result.unwrap_or_else(|fault| faulted(cx, &fault))
 }
 
-/// The same with a line in the log.
+/// The same within another callback, and with a line in the log if there is one.
 #[cold]
-fn call_logged(cx: &mut Cx<'_>, outer: CallState, op: Op, arguments: [u64; 3]) -> u64 {
-    let Some(program) = cx.host().programs[op as usize] else { return 0 };
-    let at = super::trace::record(cx, op, &arguments);
-    let result = cx.call_words(program as usize, arguments);
+fn call_rarely(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) -> u64 {
+    let outer = std::mem::replace(&mut cx.host().call, state);
+    let at = cx.host().trace.is_some().then(|| super::trace::record(cx, op, &arguments));
+    let result = cx.call_slot(op as usize, arguments);
     cx.host().call = outer;
     match result {
         Ok(value) => {
-            super::trace::returned(cx, op, at, value);
+            if let Some(at) = at {
+                super::trace::returned(cx, op, at, value);
+            }
             value
         }
         Err(fault) => faulted(cx, &fault),

@@ -211,6 +211,11 @@ impl ExtScheduler {
         let inner = &*self.0;
         let mut instance = inner.compiled.instance(seed);
         instance.set_interpreted(inner.interpreted);
+        for (op, program) in inner.programs.iter().enumerate() {
+            if let Some(program) = program {
+                instance.bind(op, *program as usize);
+            }
+        }
         let host = attach::host(
             instance.memory(),
             (inner.version.major, inner.version.minor),
