@@ -240,11 +240,14 @@ impl Triage {
         triage
     }
 
-    /// Tightens the bound by the makespan of the same recording replayed under an ideal scheduler.
+    /// Bounds the gain by two replays: how much less an ideal scheduler takes than the recorded kernel's model does.
+    /// A replay is compared with a replay only: its costs are modelled, and the recording's are in its run time.
     #[must_use]
-    pub fn with_ideal(mut self, ideal_makespan: Nanos) -> Triage {
-        if !self.bound.of_requests {
-            self.bound.least = self.bound.least.max(ideal_makespan).min(self.bound.took);
+    pub fn with_ideal(mut self, ideal_makespan: Nanos, replayed_makespan: Nanos) -> Triage {
+        if !self.bound.of_requests && replayed_makespan > Nanos::ZERO {
+            let ideal = ideal_makespan.min(replayed_makespan);
+            let least = u128::from(self.bound.took.0) * u128::from(ideal.0) / u128::from(replayed_makespan.0);
+            self.bound.least = Nanos(least as u64);
         }
         self
     }

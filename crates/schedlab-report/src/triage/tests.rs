@@ -98,8 +98,11 @@ fn the_chain_goes_back_over_the_waker_and_adds_up_to_the_makespan() {
     assert_eq!(triage.chain.running, Nanos::from_micros(60));
     assert_eq!(triage.chain.run_delay(), Nanos::from_micros(15));
     assert_eq!(triage.sentence(), "Run delay is 15.0 µs of your 75.0 µs: at most 20 % to gain.");
-    let ideal = triage.with_ideal(Nanos::from_micros(69));
+    let ideal = triage.clone().with_ideal(Nanos::from_micros(69), Nanos::from_micros(75));
     assert_eq!(ideal.sentence(), "Run delay is 15.0 µs of your 75.0 µs: at most 8 % to gain.");
+    // A replay slower than its recording: what candidates may gain on it is more than the recording has to give.
+    let slow = triage.with_ideal(Nanos::from_micros(75), Nanos::from_micros(100));
+    assert_eq!(slow.sentence(), "Run delay is 15.0 µs of your 75.0 µs: at most 25 % to gain.");
 }
 
 #[test]

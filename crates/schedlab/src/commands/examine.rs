@@ -46,11 +46,12 @@ pub fn examine(
         Candidate { name: "ideal".to_owned(), scheduler: SchedulerChoice::Ideal, ..Candidate::baseline() };
     let request = RunRequest { candidate: &ideal, work: index, seed, cost_seed: None };
     let bound = machine.run_bare(&request).map_err(explain)?;
-    let triage = Triage::of(recording).with_ideal(bound.makespan);
+    let baseline = Candidate::baseline();
+    let request = RunRequest { candidate: &baseline, ..request };
+    let replayed = machine.run_bare(&request).map_err(explain)?;
+    let triage = Triage::of(recording).with_ideal(bound.makespan, replayed.makespan);
     let piece = &machine.pieces()[index];
     let fidelity = if piece.machine.topology == recording.machine.topology {
-        let baseline = Candidate::baseline();
-        let request = RunRequest { candidate: &baseline, ..request };
         let (_, replayed) = machine.record(&request).map_err(explain)?;
         Vec::from(&Fidelity::of(recording, &replayed, LiveRange::default()))
     } else {
