@@ -14,7 +14,7 @@
 use schedlab_model::event::NullSink;
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::topology::Topology;
-use schedlab_model::workload::{Op, Program, ProgramId, TaskSpec, Workload};
+use schedlab_model::workload::{Op, Past, Program, ProgramId, TaskSpec, Workload};
 use schedlab_model::{Nanos, TaskAttributes};
 use schedlab_sim::ext::{ExtOptions, ExtScheduler};
 use schedlab_sim::{Scheduler, Simulation, SimulationConfig, SimulationResult};
@@ -113,6 +113,7 @@ fn one_task() -> TaskSpec {
         program: ProgramId(0),
         start: Nanos::ZERO,
         start_cpu: None,
+        past: Past::New,
         template: false,
         target: true,
         stream: 0,

@@ -71,6 +71,9 @@ impl Simulation {
         let fair = Fair::new(params, machine.topology.cpu_count(), &groups(workload, ideal, autogroup));
         let mut k = kernel(machine, fair, workload.devices.len(), *seed, *cost_seed);
         k.tick_phase = workload.tick_phase.0 % k.tick_ns;
+        if let Some(ratio) = workload.newidle_ratio {
+            k.fair.balance.set_newidle_ratio(ratio.min(1_024));
+        }
         if ideal {
             k.make_ideal();
         }

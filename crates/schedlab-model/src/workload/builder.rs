@@ -1,7 +1,8 @@
 //! Puts a [`Workload`] together by name and checks it: what files, generators and imports share.
 
 use super::{
-    Amount, Arrival, ChannelSpec, ChannelType, Device, Op, Program, ProgramId, TaskSpec, TaskSpecId, Workload,
+    Amount, Arrival, ChannelSpec, ChannelType, Device, Op, Past, Program, ProgramId, TaskSpec, TaskSpecId,
+    Workload,
 };
 use crate::ids::{ChannelId, CpuId};
 use crate::policy::TaskAttributes;
@@ -175,6 +176,7 @@ impl Builder {
             program,
             start: Nanos::ZERO,
             start_cpu: None,
+            past: Past::New,
             template: false,
             target: true,
             stream,

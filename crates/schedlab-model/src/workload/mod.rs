@@ -270,6 +270,18 @@ pub struct Arrival {
     pub amount: u32,
 }
 
+/// What a task did before the start: what averages of its use begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Past {
+    /// It is new.
+    #[default]
+    New,
+    /// It slept for long.
+    Slept,
+    /// It ran for long.
+    Ran,
+}
+
 /// One task, or a template that [`Op::Fork`] makes tasks from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSpec {
@@ -285,6 +297,9 @@ pub struct TaskSpec {
     pub start: Nanos,
     /// The CPU it starts on; `None` lets the scheduler choose (fork placement).
     pub start_cpu: Option<CpuId>,
+    /// What it did before the start.
+    #[serde(default)]
+    pub past: Past,
     /// Only made by [`Op::Fork`].
     pub template: bool,
     /// Belongs to what is measured; all others are background.
@@ -320,6 +335,10 @@ pub struct Workload {
     /// to the ticks.
     #[serde(default)]
     pub tick_phase: Nanos,
+    /// Of 1024 searches of CPUs that went idle, how many found a task before the run (`newidle_ratio` of a
+    /// `struct sched_domain`, kernel/sched/fair.c): kernels with `NI_RANDOM` search as often. `None`: as after boot.
+    #[serde(default)]
+    pub newidle_ratio: Option<u32>,
     /// When every task waits and no timer or device is left: let one task that waits in [`Op::Send`] for room go
     /// on over the channel's capacity instead of calling it a deadlock. Set for replays, where an order other
     /// than the recorded one may fill a channel that the program would have drained.

@@ -66,6 +66,7 @@ impl Simulation {
                 Outcome::Move => {
                     self.core.k.task_mut(task).state = TaskState::Sleeping;
                     self.schedule(cpu);
+                    self.core.end_delay(task);
                     self.core.try_to_wake_up(task, Context::Task, 0);
                 }
             }

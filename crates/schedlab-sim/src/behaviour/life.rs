@@ -16,6 +16,7 @@ impl Simulation {
         task.target = row.target;
         task.process = row.process;
         let id = self.core.k.add_task(task, &attributes.affinity);
+        self.core.k.fair.set_past(id, row.past);
         let sends_to = self.work.code.sends[spec as usize].clone();
         for channel in &sends_to {
             let state = &mut self.work.channels[channel.index()];

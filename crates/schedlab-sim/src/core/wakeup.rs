@@ -36,6 +36,14 @@ impl Core {
         true
     }
 
+    /// A sleeper leaves its queue although it still owes time there: it may not wake on that CPU.
+    pub(crate) fn end_delay(&mut self, task: TaskId) {
+        if self.k.fair.entity(task).sched_delayed {
+            let cpu = self.k.task(task).cpu;
+            self.dequeue_task(cpu, task, flags::DEQUEUE_SLEEP | flags::DEQUEUE_DELAYED);
+        }
+    }
+
     /// Starts a new task; `Task::cpu` is the CPU of its parent or the one asked for. `fixed` leaves it there.
     pub(crate) fn wake_up_new_task(&mut self, task: TaskId, fixed: bool) {
         if self.ext.takes(self.k.task(task).policy) && self.k.task(task).class == Class::Fair {

@@ -65,6 +65,14 @@ impl Balance {
             nohz_next: 0,
         }
     }
+
+    /// So many of 1024 searches of CPUs that went idle found a task until now.
+    pub(crate) fn set_newidle_ratio(&mut self, ratio: u32) {
+        for domain in self.domains.iter_mut().flatten() {
+            domain.newidle_ratio = ratio;
+            domain.newidle_success = domain.newidle_call * ratio / 1_024;
+        }
+    }
 }
 
 /// Why a CPU balances.

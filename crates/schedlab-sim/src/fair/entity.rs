@@ -11,6 +11,7 @@ use super::{Fair, FairParams, bandwidth, class, group};
 use crate::core::flags;
 use crate::kernel::Kernel;
 use schedlab_model::CpuId;
+use schedlab_model::workload::Past;
 
 /// `update_curr`: charges the queue's current entity for the time since the last call; asks for a reschedule when its
 /// request is served or its protection has ended.
@@ -113,6 +114,7 @@ pub(super) fn attach(k: &mut Kernel, cpu: CpuId, rq_id: RqId, id: EntityId) {
             rqs[before.index()].average.detach(&entity.average);
             Some((before, entity.average))
         }
+        None if entity.past != Past::New => None,
         None => {
             let weight = u64::from(entity.load.weight);
             entity.average.guess_util(&rqs[rq_id.index()].average, weight, capacity);
@@ -192,6 +194,11 @@ fn delayed_lag(lag: i64, before: i64, params: &FairParams) -> i64 {
 /// `dequeue_entity`. `false` if it stays on the queue to burn off its negative lag.
 pub(super) fn dequeue_entity(k: &mut Kernel, cpu: CpuId, rq_id: RqId, id: EntityId, flags: u32) -> bool {
     update_curr(k, cpu, rq_id);
+    let is_group = k.fair.groups.layout.own_queue(id).is_some();
+    if is_group {
+        // While its weight still counts: a queue without any has not run.
+        update_load_avg(k, rq_id, Some(id));
+    }
     if k.fair.params.generation == Generation::Cfs {
         super::cfs::leave(k, rq_id, id, flags);
     } else if !leave_eevdf(k, rq_id, id, flags) {
@@ -201,8 +208,8 @@ pub(super) fn dequeue_entity(k: &mut Kernel, cpu: CpuId, rq_id: RqId, id: Entity
     if rq.limited && rq.nr_queued == 0 {
         bandwidth::return_runtime(k, rq_id);
     }
-    if k.fair.groups.layout.own_queue(id).is_some() {
-        group::update_level(k, cpu, id);
+    if is_group {
+        group::update_cfs_group(k, cpu, id);
     }
     true
 }

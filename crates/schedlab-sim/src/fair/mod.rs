@@ -31,6 +31,7 @@ use group::Groups;
 use ids::{EntityId, RqId};
 use params::Generation;
 use queue::CfsRq;
+use schedlab_model::workload::Past;
 use schedlab_model::workload::change::CgroupSpec;
 use schedlab_model::{CpuId, TaskId};
 
@@ -78,6 +79,16 @@ impl Fair {
     #[inline]
     pub(crate) fn entity(&self, task: TaskId) -> &FairEntity {
         &self.entities[self.groups.layout.entity_of(task).index()]
+    }
+
+    /// What the task did before the run.
+    pub(crate) fn set_past(&mut self, task: TaskId, past: Past) {
+        let id = self.groups.layout.entity_of(task);
+        let entity = &mut self.entities[id.index()];
+        entity.past = past;
+        if past == Past::Ran {
+            entity.average.saturate();
+        }
     }
 
     /// Moves a task to the head of its CPU's list (`cfs_tasks`), of which balancing takes the tail.

@@ -147,6 +147,12 @@ impl Average {
         self.runnable_sum = self.util_sum;
     }
 
+    /// A task that always ran.
+    pub(crate) fn saturate(&mut self) {
+        (self.util, self.runnable) = (CAPACITY, CAPACITY);
+        (self.util_sum, self.runnable_sum) = (CAPACITY * self.most(), CAPACITY * self.most());
+    }
+
     /// `attach_entity_load_avg`: the task comes to the queue.
     pub(crate) fn attach(&mut self, task: &Average) {
         self.load += task.load;

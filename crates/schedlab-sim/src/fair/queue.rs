@@ -9,6 +9,7 @@ use super::ids::{EntityId, RqId};
 use super::params::{FairParams, Features, Generation};
 use super::pelt::Average;
 use super::weight::Load;
+use schedlab_model::workload::Past;
 
 /// A task as the fair class sees it (`struct sched_entity`).
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,8 @@ pub(crate) struct FairEntity {
     pub(crate) average: Average,
     /// The queue whose averages contain it.
     pub(crate) attached: Option<RqId>,
+    /// What a task did before the run: a guess of its use is made of new ones only.
+    pub(crate) past: Past,
     /// The queue it is on, or was last (`cfs_rq`).
     pub(crate) rq: RqId,
     /// A task's use when it went to sleep, smoothed (`util_est`); kept where CPUs differ in strength.
@@ -420,6 +423,7 @@ impl FairEntity {
             prev_sum_exec: 0,
             average: Average::of_new_task(u64::from(weight)),
             attached: None,
+            past: Past::New,
             rq: RqId(0),
             util_est: 0,
             group: 0,

@@ -18,6 +18,7 @@ mod calibrate;
 mod channels;
 pub mod check;
 mod classify;
+mod newidle;
 mod observe;
 mod program;
 mod room;

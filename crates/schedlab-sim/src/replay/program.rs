@@ -6,7 +6,7 @@ use super::observe::{Observed, Step};
 use super::{Replay, ReplayOptions, WaitKind};
 use schedlab_model::recording::{Recording, TaskInfo};
 use schedlab_model::workload::{
-    Amount, Arrival, Device, Op, Program, ProgramId, TaskSpec, TaskSpecId, Workload,
+    Amount, Arrival, Device, Op, Past, Program, ProgramId, TaskSpec, TaskSpecId, Workload,
 };
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ pub(super) fn build(
         devices: devices(bytes, handled),
         overflow_when_stalled: true,
         tick_phase: super::calibrate::tick_phase(recording),
+        newidle_ratio: super::newidle::ratio(recording),
         cgroups: recording.provenance.groups.clone().unwrap_or_default(),
         ..Workload::default()
     };
@@ -78,9 +79,19 @@ fn task_spec(
         program: ProgramId(row_of[&task].0),
         start,
         start_cpu: info.existed.then_some(info.start_cpu),
+        past: past(info),
         template: parent_runs,
         target: info.target,
         stream: u64::from(task.0),
+    }
+}
+
+/// Who could run as the recording began is taken to have run for long, like the recorder itself.
+fn past(info: &TaskInfo) -> Past {
+    match (info.existed, info.start_runnable) {
+        (false, _) => Past::New,
+        (true, false) => Past::Slept,
+        (true, true) => Past::Ran,
     }
 }
 

@@ -1,6 +1,7 @@
 //! How like their recordings replays are, as a table: `fidelity FILE...` for recordings that exist.
 //!
 //! With `--table` it is the table of docs/fidelity.md; with SCHEDLAB_DETAIL set each wake-up's causes are shown.
+//! With SCHEDLAB_EVENTS=STEM the events of the recording and of the first replay go to STEM-live.txt and STEM-1.txt.
 //! `--costs=FILE`, a machine file or a recording made before, tells what things cost independently of the recordings
 //! judged; given several times, the samples of all such recordings count together.
 //! Each file is replayed on its own machine's description under the recorded kernel's model, with several
@@ -123,12 +124,46 @@ fn scores(recording: &Recording, workload: &Arc<Workload>) -> Result<Vec<Fidelit
             duration: result.report.simulated,
         };
         scores.push(Fidelity::of(recording, &simulated, LiveRange::default()));
+        if let Some(stem) = std::env::var_os("SCHEDLAB_EVENTS").filter(|_| seed == 1) {
+            let stem = stem.to_string_lossy().into_owned();
+            write_events(&format!("{stem}-live.txt"), recording)?;
+            write_events(&format!("{stem}-{seed}.txt"), &simulated)?;
+        }
         if seed == 1 && std::env::var_os("SCHEDLAB_DETAIL").is_some() {
             detail(recording, &simulated);
             Causes::print(&Causes::of(recording), &Causes::of(&simulated));
         }
     }
     Ok(scores)
+}
+
+/// Events one a line, for eyes.
+fn write_events(file: &str, recording: &Recording) -> Result<()> {
+    use schedlab_model::event::EventKind as K;
+    let name = |task: schedlab_model::TaskId| recording.task(task).name.clone();
+    let mut lines = String::new();
+    for (id, task) in recording.tasks.iter().enumerate() {
+        lines += &format!("task{id} {} target {}\n", task.name, task.target);
+    }
+    for event in &recording.events {
+        let time = event.time.0 as f64 / 1_000.0;
+        let cpu = event.cpu;
+        let what = match event.kind {
+            K::Switch { prev, prev_state, next } => {
+                format!("switch {prev}:{} {prev_state:?} -> {next}:{}", name(prev), name(next))
+            }
+            K::Waking { waker, context, wakee, wakee_cpu } => {
+                format!(
+                    "waking {waker}:{} {context:?} wakes {wakee}:{} on {wakee_cpu}",
+                    name(waker),
+                    name(wakee)
+                )
+            }
+            other => format!("{other:?}"),
+        };
+        lines += &format!("{time:12.3} [{cpu}] {what}\n");
+    }
+    std::fs::write(file, lines).with_context(|| file.to_owned())
 }
 
 fn detail(recording: &Recording, simulated: &Recording) {
