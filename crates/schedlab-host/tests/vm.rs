@@ -317,8 +317,8 @@ fn case_script(case: &Case, directory: &Path) -> String {
 
 /// What is wrong with how a case went; empty if nothing.
 fn faults(case: &Case, text: &str) -> Vec<String> {
-    let verdict = text.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
-    let Some(verdict) = verdict.filter(|value| value.get("exit").is_some()) else {
+    let mut said = text.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(verdict) = said.find(|value| value.get("exit").is_some()) else {
         return vec![format!("no verdict: {text}")];
     };
     let (report, exit) = (&verdict["report"], &verdict["exit"]);

@@ -189,7 +189,7 @@ impl<H: Host> Compiled<H> {
         Ok(Compiled { code: Arc::new(code), host: PhantomData })
     }
 
-    /// Helpers and kfuncs that programs of an image call and nobody provides: program, instruction, callee, each
+    /// Helpers and kfuncs that programs of an image can reach and nobody provides: program, instruction, callee, each
     /// callee once. Calls that the loader found impossible are its [`Poison`](crate::image::Poison)s.
     #[must_use]
     pub fn absent(image: &ObjectImage, kfuncs: &KfuncTable<H>) -> Vec<(String, u32, String)> {
@@ -200,7 +200,10 @@ impl<H: Host> Compiled<H> {
         };
         let mut absent: Vec<(String, u32, String)> = Vec::new();
         for program in &image.programs {
-            for (insn, callee) in program.insns.iter().enumerate().filter(|(_, insn)| insn.code == CALL) {
+            let reachable = program.reachable();
+            let calls =
+                program.insns.iter().enumerate().filter(|(at, insn)| insn.code == CALL && reachable[*at]);
+            for (insn, callee) in calls {
                 let poisoned = program.poisons.iter().any(|poison| poison.insn as usize == insn);
                 let target = match callee.regs >> 4 {
                     0 => table.helper(callee.imm as u32),

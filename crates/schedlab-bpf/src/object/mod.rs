@@ -22,6 +22,7 @@ mod insn;
 pub mod knobs;
 mod link;
 mod maps;
+mod reach;
 mod relocate;
 mod since;
 mod struct_ops;

@@ -88,6 +88,8 @@ pub(crate) fn create(
     let task_group = memory.alloc(layout.task_group_size, 8)?;
     let css_set = memory.alloc(layout.css_set_size, 8)?;
     memory.write_u64(address + at.css_cgroup, address);
+    // No group is threaded.
+    memory.write_u64(address + at.dom_cgrp, address);
     // A group begins with its own state of `cgroup`, so the parent's address is that of its state.
     memory.write_u64(address + at.css_parent, parents.last().copied().unwrap_or(0));
     memory.write_u32(address + at.level, level as u32);

@@ -62,7 +62,9 @@ pub fn details(image: &ObjectImage, kernel: KernelVersion) -> (String, Value) {
     }
     let mut lacks: Vec<(String, String, u32)> = Vec::new();
     for program in &image.programs {
-        for poison in &program.poisons {
+        // What lies behind an existence test that fails is not asked of this kernel.
+        let reachable = program.reachable();
+        for poison in program.poisons.iter().filter(|poison| reachable[poison.insn as usize]) {
             if !lacks.iter().any(|(reason, ..)| *reason == poison.reason) {
                 lacks.push((poison.reason.clone(), program.name.clone(), poison.insn));
             }

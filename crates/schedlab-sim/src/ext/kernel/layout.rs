@@ -93,6 +93,7 @@ offsets!(
     /// Fields of `struct cgroup`.
     CgroupOffsets in "cgroup" {
         css_cgroup = "self.cgroup",
+        dom_cgrp = "dom_cgrp",
         css_parent = "self.parent",
         level = "level",
         kn = "kn",

@@ -92,11 +92,19 @@ struct scx_sched;
 struct mm_struct { atomic_t mm_users; atomic_t mm_count; };
 struct kernfs_node { u64 id; const char *name; };
 struct cgroup;
-struct cgroup_subsys_state { struct cgroup *cgroup; struct cgroup_subsys_state *parent; u64 serial_nr; };
-struct cgroup { struct cgroup_subsys_state self; unsigned long flags; int level; struct kernfs_node *kn; struct cgroup *ancestors[1]; };
+struct percpu_ref { unsigned long percpu_count_ptr; };
+struct cgroup_subsys_state { struct cgroup *cgroup; struct cgroup_subsys_state *parent; u64 serial_nr; struct percpu_ref refcnt; };
+struct cgroup { struct cgroup_subsys_state self; unsigned long flags; int level; struct kernfs_node *kn; struct cgroup *dom_cgrp; struct cgroup *ancestors[1]; };
 struct task_group { struct cgroup_subsys_state css; };
 struct css_set { struct cgroup *dfl_cgrp; };
 struct thread_info { unsigned long flags; u32 status; u32 cpu; };
+typedef struct { unsigned long bits[16]; } nodemask_t;
+struct mempolicy { atomic_t refcnt; unsigned short mode; unsigned short flags; nodemask_t nodes; int home_node; };
+struct seq_file;
+struct bpf_iter_meta { struct seq_file *seq; u64 session_id; u64 seq_num; };
+struct bpf_iter__task { struct bpf_iter_meta *meta; struct task_struct *task; };
+struct trace_entry { unsigned short type; unsigned char flags; unsigned char preempt_count; int pid; };
+struct trace_event_raw_sched_switch { struct trace_entry ent; char prev_comm[16]; pid_t prev_pid; int prev_prio; long prev_state; char next_comm[16]; pid_t next_pid; int next_prio; };
 ";
 
 const ENUMS: &str = "
@@ -202,6 +210,7 @@ struct task_struct {
     const struct cred *cred;
     struct signal_struct *signal;
     struct list_head thread_node;
+    struct mempolicy *mempolicy;
     const struct sched_class *sched_class;
     cpumask_t cpus_mask;
 };
