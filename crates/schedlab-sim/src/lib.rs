@@ -4,6 +4,7 @@
 //! [`kernel`] for the state and the seam between classes, [`core`] for when what is called, [`fair`], [`rt`]
 //! and [`ext`] for the classes.
 
+pub(crate) mod ahead;
 pub(crate) mod behaviour;
 pub mod config;
 pub(crate) mod core;

@@ -106,7 +106,7 @@ impl EventQueue {
     }
 
     /// Sets the slot's event to `time`, whether or not one was pending. Not before what was taken last.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arm(&mut self, slot: usize, time: u64) {
         let time = time.clamp(self.origin, LAST);
         self.armed += 1;
@@ -158,10 +158,15 @@ impl EventQueue {
         }
         let time = node.time.saturating_add(ns).min(LAST);
         if node.bucket == SORTED {
-            return self.arm(slot, time);
+            return self.arm_again(slot, time);
         }
         self.armed += 1;
         (node.time, node.armed) = (time, self.armed);
+    }
+
+    #[cold]
+    fn arm_again(&mut self, slot: usize, time: u64) {
+        self.arm(slot, time);
     }
 
     /// Drops the slot's event, if one is pending.
@@ -176,6 +181,24 @@ impl EventQueue {
     pub(crate) fn time_of(&self, slot: usize) -> Option<u64> {
         let time = self.nodes[slot].time;
         (time != NEVER).then_some(time)
+    }
+
+    /// The slot of the event that is taken after `others` more, if that is known already.
+    #[inline]
+    pub(crate) fn soon(&self, others: usize) -> Option<usize> {
+        let at = self.sorted.len().checked_sub(others + 1)?;
+        Some(self.sorted[at].slot as usize)
+    }
+
+    /// Brings a slot's event near.
+    pub(crate) fn fetch(&self, slot: usize) {
+        crate::ahead::fetch_row(&self.nodes, slot);
+    }
+
+    /// Whether [`EventQueue::soon`] knows any.
+    #[inline]
+    pub(crate) fn knows_next(&self) -> bool {
+        self.open != NEVER
     }
 
     /// Takes the next event: its time and slot.
@@ -272,7 +295,7 @@ impl EventQueue {
                 self.sorted.push(Sorted { time, armed, slot });
             } else {
                 node.bucket = NONE;
-                self.place(slot);
+                self.place_apart(slot);
             }
         }
         match self.sorted.as_mut_slice() {
@@ -300,13 +323,13 @@ impl EventQueue {
         while at != NONE {
             let next = self.nodes[at as usize].next;
             self.unlink(at);
-            self.place(at);
+            self.place_apart(at);
             at = next;
         }
     }
 
     /// Puts an event that lies nowhere to its place, unless it was dropped.
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, slot: u32) {
         let time = self.nodes[slot as usize].time;
         if time == NEVER {
@@ -318,6 +341,11 @@ impl EventQueue {
         } else {
             self.link_far(slot, self.far_bucket_of(time));
         }
+    }
+
+    #[inline(never)]
+    fn place_apart(&mut self, slot: u32) {
+        self.place(slot);
     }
 
     /// The wheel's bucket of a time beyond the ring.

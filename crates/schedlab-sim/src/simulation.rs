@@ -147,6 +147,9 @@ impl Simulation {
                 self.core.k.now = self.end;
                 return Ok(Some(self.work.targets_left > 0));
             }
+            if self.core.k.looks_ahead() {
+                self.fetch_ahead();
+            }
             self.core.k.now = at;
             self.events += 1;
             self.handle(slot)?;

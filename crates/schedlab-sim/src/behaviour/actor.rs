@@ -105,6 +105,26 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
+    /// Opens a loop, 0 rounds for ever, and goes to its body.
+    #[inline]
+    pub(crate) fn start_loop(&mut self, rounds: u32) {
+        self.loops.push(rounds);
+        self.pc += 1;
+    }
+
+    /// Ends a round: back to the body, or past the loop.
+    #[inline]
+    pub(crate) fn end_loop(&mut self, body: u32) {
+        let rounds = self.loops.last_mut().expect("a loop end has its start");
+        if *rounds == 1 {
+            self.loops.pop();
+            self.pc += 1;
+        } else {
+            *rounds = rounds.saturating_sub(1);
+            self.pc = body;
+        }
+    }
+
     /// Before the first step.
     pub(crate) fn new(
         pc: u32,

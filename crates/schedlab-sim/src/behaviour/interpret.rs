@@ -1,5 +1,6 @@
 //! Runs the steps of the task that is on a CPU, until one takes time or waits.
 
+use super::Work;
 use super::actor::Wait;
 use super::amount::Draw;
 use super::channel::Channel;
@@ -95,6 +96,9 @@ impl Simulation {
     /// Switches to the task to run next, if there is one, and lets it go on.
     pub(crate) fn schedule(&mut self, cpu: CpuId) {
         self.core.schedule(cpu);
+        if self.core.k.is_large() {
+            self.fetch_head();
+        }
         let task = self.core.k.cpu(cpu).curr;
         if task.is_idle() {
             return;
@@ -111,21 +115,20 @@ impl Simulation {
         if self.core.k.trace.detail {
             self.end_call(task);
         }
+        let Work { code, actors, .. } = &mut self.work;
+        let actor = &mut actors[task.index()];
         for _ in 0..STEPS_BEFORE_WORK_MAX {
-            match self.work.code.steps[self.work.actors[task.index()].pc as usize] {
-                Step::LoopStart { count } => {
-                    let actor = &mut self.work.actors[task.index()];
-                    actor.loops.push(count);
+            match code.steps[actor.pc as usize] {
+                Step::Run(draw) => {
                     actor.pc += 1;
-                    self.core.k.cpu_mut(cpu).looks_at_exit = true;
+                    self.core.k.task_mut(task).work_left = draw.draw(&mut actor.rng, &code.quantiles);
+                    return;
                 }
-                Step::LoopEnd { body } => {
-                    self.loop_end(task, body);
-                    self.core.k.cpu_mut(cpu).looks_at_exit = true;
-                }
-                Step::Run(draw) => return self.draw_work(task, draw),
+                Step::LoopEnd { body } => actor.end_loop(body),
+                Step::LoopStart { count } => actor.start_loop(count),
                 _ => return,
             }
+            self.core.k.cpu_mut(cpu).looks_at_exit = true;
         }
     }
 
@@ -202,11 +205,13 @@ impl Simulation {
             Step::ConditionWait { condition, lock } => self.condition_wait(task, condition, lock),
             Step::Barrier { channel } => self.barrier(task, channel),
             Step::LoopStart { count } => {
-                let actor = &mut self.work.actors[index];
-                actor.loops.push(count);
-                self.next(task)
+                self.work.actors[index].start_loop(count);
+                Outcome::Next
             }
-            Step::LoopEnd { body } => self.loop_end(task, body),
+            Step::LoopEnd { body } => {
+                self.work.actors[index].end_loop(body);
+                Outcome::Next
+            }
             other => self.rare_step(cpu, task, other),
         }
     }
@@ -266,20 +271,6 @@ impl Simulation {
 
     fn next(&mut self, task: TaskId) -> Outcome {
         self.work.actors[task.index()].pc += 1;
-        Outcome::Next
-    }
-
-    #[inline]
-    fn loop_end(&mut self, task: TaskId, body: u32) -> Outcome {
-        let actor = &mut self.work.actors[task.index()];
-        let rounds = actor.loops.last_mut().expect("a loop end has its start");
-        if *rounds == 1 {
-            actor.loops.pop();
-            actor.pc += 1;
-        } else {
-            *rounds = rounds.saturating_sub(1);
-            actor.pc = body;
-        }
         Outcome::Next
     }
 

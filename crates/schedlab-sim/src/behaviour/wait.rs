@@ -52,7 +52,7 @@ impl Simulation {
         let latency = self.core.k.cost(CostKind::TimerLatency);
         self.work.actors[task.index()].timer_due = due;
         self.work.timers_armed += 1;
-        self.core.k.arm(Slot::Task(task), due.saturating_add(slack).saturating_add(latency));
+        self.core.k.arm_task(task, due.saturating_add(slack).saturating_add(latency));
     }
 
     /// A task's timer is due: on the CPU where it was armed an interrupt wakes the task.

@@ -41,13 +41,20 @@ impl Core {
     /// `wakeup_preempt`: whether the task just queued should run instead of the current one.
     #[inline(always)]
     pub(crate) fn wakeup_preempt(&mut self, cpu: CpuId, task: TaskId, wake_flags: u32) {
-        let (mine, current) = (self.k.task(task).class, self.k.task(self.k.cpu(cpu).curr).class);
+        let (mine, running) = (self.k.task(task).class, self.k.cpu(cpu).curr);
+        if mine == Class::Ext {
+            // Stronger than nobody, and no function of its own: the running task need not be looked at.
+            if running.is_idle() {
+                self.k.resched_curr(cpu);
+            }
+            return;
+        }
+        let current = self.k.task(running).class;
         if mine == current {
             match mine {
                 Class::Fair => fair::class::wakeup_preempt(&mut self.k, cpu, task, wake_flags),
                 Class::Rt => rt::wakeup_preempt(&mut self.k, cpu, task),
-                Class::Ext => self.ext.wakeup_preempt(&mut self.k, cpu, task),
-                Class::Idle => {}
+                Class::Ext | Class::Idle => {}
             }
         } else if mine > current {
             self.k.resched_curr(cpu);

@@ -6,7 +6,7 @@ use super::consts::{
     SCX_DSP_DFL_MAX_BATCH, SCX_EXIT_DUMP_DFL_LEN, SCX_OPS_BUILTIN_IDLE_PER_NODE, SCX_OPS_KEEP_BUILTIN_IDLE,
     SCX_WATCHDOG_MAX_TIMEOUT_MS,
 };
-use super::dsq::{DsqIndex, Dsqs};
+use super::dsq::{DsqIndex, Dsqs, NIL};
 use super::host::{CurrClass, Direct, EVENT_COUNTS, Host, OpsData, Rq, Rules, builtin_queues};
 use super::idle::{Idle, IdleMasks};
 use super::kernel::Layout;
@@ -152,6 +152,7 @@ pub(crate) fn host(
         layout,
         nr_cpus,
         nr_builtin: 2 * nr_cpus + nr_nodes,
+        head: NIL,
         direct: Direct::None,
         programs,
         allows: Op::ALL.map(|op| op.allows(version)),

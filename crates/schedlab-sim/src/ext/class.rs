@@ -438,9 +438,6 @@ impl Ext {
         });
     }
 
-    /// A task was queued on `cpu` whose current task is of this class too. Linux does nothing here.
-    pub(crate) fn wakeup_preempt(&mut self, _k: &mut Kernel, _cpu: CpuId, _task: TaskId) {}
-
     /// Chooses the next task, running the whole dispatch cycle if needed; `prev` is the current task if it is
     /// of this class and still runnable (still queued, as in Linux). `None` if the class has nothing for the
     /// CPU. Called when rt and fair have nothing.

@@ -203,7 +203,7 @@ fn can_hop(host: &Host, from: u32, task: u32, enq_flags: u64) -> bool {
 }
 
 /// The sum of `deactivate_task`, `set_task_cpu` and `activate_task` but for the insertion.
-#[inline]
+#[inline(always)]
 fn hop(host: &mut Host, memory: &mut Memory, from: u32, target: u32, task: u32) {
     host.rq_mut(from).nr_running -= 1;
     host.rq_mut(target).nr_running += 1;
@@ -280,6 +280,7 @@ pub(crate) fn consume(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) 
         }
         if host.allowed(at).contains(memory, cpu) && host.is_online(cpu) {
             unlink(host, at, dsq);
+            host.head = host.dsqs.get(dsq).first;
             move_remote(cx, at, cpu, enq_flags);
             return true;
         }

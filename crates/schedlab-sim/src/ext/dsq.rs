@@ -57,11 +57,13 @@ impl Dsq {
     }
 
     /// Puts a task at the head or the tail.
+    #[inline(always)]
     pub(crate) fn push(&mut self, tasks: &mut [Entity], task: u32, head: bool) {
         if head { self.link(tasks, task, NIL) } else { self.link(tasks, task, self.last) }
     }
 
     /// Puts a task behind all that are due earlier or equally early by virtual time, wrap-safe.
+    #[inline]
     pub(crate) fn push_vtime(&mut self, tasks: &mut [Entity], task: u32, vtime: u64) {
         let mut after = self.last;
         while after != NIL && (vtime.wrapping_sub(tasks[after as usize].vtime_key) as i64) < 0 {
@@ -73,7 +75,7 @@ impl Dsq {
         self.link(tasks, task, after);
     }
 
-    #[inline]
+    #[inline(always)]
     fn link(&mut self, tasks: &mut [Entity], task: u32, after: u32) {
         let next = match after {
             NIL => std::mem::replace(&mut self.first, task),

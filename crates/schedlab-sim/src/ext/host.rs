@@ -187,6 +187,8 @@ pub(crate) struct Host {
     pub nr_cpus: u32,
     /// Queues of the kernel's own.
     pub nr_builtin: u32,
+    /// First task of the queue of which one was taken last; a hint only.
+    pub head: u32,
     /// Whose insertion is awaited from the code that runs.
     pub direct: Direct,
     /// Program of each callback, or none; see [`Op`].

@@ -4,12 +4,45 @@
 //! their order and with what each would do; entering the scheduler's context once saves a fifth of a switch.
 //! Not here: any other switch.
 
-use super::class::Attached;
+use super::class::{Attached, Ext};
 use super::consts::{ENQUEUE_NOCLOCK, SCX_DEQ_SLEEP};
+use super::dsq::NIL;
 use super::host::Cx;
 use super::{dispatch, enqueue, reenq};
+use crate::ahead;
 use crate::kernel::Kernel;
 use schedlab_model::{CpuId, TaskId};
+
+impl Ext {
+    /// Brings near what a CPU's next switch touches.
+    pub(crate) fn fetch_cpu(&mut self, cpu: CpuId) {
+        if let Some(ext) = self.attached() {
+            ahead::fetch_row(&ext.host.rqs, cpu.index());
+        }
+    }
+
+    /// The first task of the queue of which one was taken last.
+    pub(crate) fn head(&mut self) -> Option<TaskId> {
+        let head = self.attached()?.host.head;
+        (head != NIL).then_some(TaskId(head))
+    }
+
+    /// Brings near what is known of a task.
+    pub(crate) fn fetch_task(&mut self, task: TaskId) {
+        if let Some(ext) = self.attached() {
+            ahead::fetch_row(&ext.host.tasks, task.index());
+        }
+    }
+
+    /// Brings near what programs see of it; better after [`Ext::fetch_task`].
+    pub(crate) fn fetch_task_struct(&mut self, task: TaskId) {
+        if let Some(ext) = self.attached() {
+            let address = ext.host.address_of(task.0);
+            let bytes = ext.instance.memory().bytes(address, ahead::HOT_BYTES as u64);
+            bytes.into_iter().for_each(ahead::fetch_bytes);
+        }
+    }
+}
 
 impl Attached {
     /// The current task, `prev`, sleeps; the task that runs from now on is returned.

@@ -15,7 +15,7 @@ use schedlab_model::workload::Past;
 
 /// `update_curr`: charges the queue's current entity for the time since the last call; asks for a reschedule when its
 /// request is served or its protection has ended.
-#[inline]
+#[inline(always)]
 pub(super) fn update_curr(k: &mut Kernel, cpu: CpuId, rq_id: RqId) {
     // Most calls follow another one at the same instant.
     if let Some(id) = k.fair.rqs[rq_id.index()].curr
@@ -56,7 +56,7 @@ fn charge_curr(k: &mut Kernel, cpu: CpuId, rq_id: RqId, id: EntityId) {
 }
 
 /// `update_load_avg`: averages of the queue, and of one entity on it, up to now.
-#[inline]
+#[inline(always)]
 pub(super) fn update_load_avg(k: &mut Kernel, rq_id: RqId, id: Option<EntityId>) {
     let (now, fair) = (k.now, &mut k.fair);
     let rq = &mut fair.rqs[rq_id.index()];

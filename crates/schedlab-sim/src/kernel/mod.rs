@@ -382,7 +382,7 @@ impl Kernel {
         let wall =
             if state.capacity == 1024 { work } else { (work << 10).div_ceil(u64::from(state.capacity)) };
         let due = self.now + state.overhead + wall;
-        self.arm(Slot::Cpu(cpu, CpuEvent::Resume), due);
+        self.queue.arm(Slot::Cpu(cpu, CpuEvent::Resume).number(), due);
     }
 
     /// `resched_curr`: the CPU will look for another task as soon as it can.
@@ -442,9 +442,15 @@ impl Kernel {
     }
 
     /// Arms an event.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn arm(&mut self, slot: Slot, at: u64) {
         self.queue.arm(slot.number(), at);
+    }
+
+    /// The same, for the task's timer of every sleep.
+    #[inline(always)]
+    pub(crate) fn arm_task(&mut self, task: TaskId, at: u64) {
+        self.queue.arm(Slot::Task(task).number(), at);
     }
 
     /// Drops an event.
@@ -472,6 +478,28 @@ impl Kernel {
         let (time, slot) = self.queue.pop()?;
         debug_assert!(time >= self.now, "time runs backwards");
         Some((time, Slot::of(slot)))
+    }
+
+    /// Whether what the next events touch should be [fetched](crate::ahead) now.
+    #[inline]
+    pub(crate) fn looks_ahead(&self) -> bool {
+        self.queue.knows_next() && self.is_large()
+    }
+
+    /// Whether there are more tasks than near caches hold.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.tasks.len() >= crate::ahead::TASKS_MIN
+    }
+
+    /// Brings near the event at which a CPU's task goes on.
+    pub(crate) fn fetch_resume(&self, cpu: CpuId) {
+        self.queue.fetch(Slot::Cpu(cpu, CpuEvent::Resume).number());
+    }
+
+    /// The event after `others` more, if it is known.
+    pub(crate) fn soon(&self, others: usize) -> Option<Slot> {
+        self.queue.soon(others).map(Slot::of)
     }
 
     /// Starts (or moves) one of the ext class's timers; `token` is the class's own number for it. At `at`

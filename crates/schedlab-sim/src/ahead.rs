@@ -1,0 +1,93 @@
+//! Bringing memory near before it is needed.
+//!
+//! What the events of a thousand CPUs touch is far more than near caches hold, but the events of the next microsecond
+//! are known: while one is handled, the processor fetches what the next ones touch. A hint only: nothing depends on it,
+//! and where the processor's hint is not known, nothing happens. On small machines it would cost more than it brings.
+
+use crate::kernel::{CpuEvent, Slot};
+use crate::simulation::Simulation;
+use schedlab_model::TaskId;
+
+/// From so many tasks on they do not fit near caches.
+pub(crate) const TASKS_MIN: usize = 2_048;
+/// Bytes of a row, or of a `struct task_struct`, that events touch.
+pub(crate) const HOT_BYTES: usize = 192;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Asks for the lines of these bytes.
+#[inline]
+fn fetch(bytes: *const u8, len: usize) {
+    for offset in (0..len.min(HOT_BYTES)).step_by(LINE) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the hint reads nothing and faults at no address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(bytes.wrapping_add(offset).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (bytes, offset);
+    }
+}
+
+/// Asks for a row of a table.
+#[inline]
+pub(crate) fn fetch_row<T>(table: &[T], row: usize) {
+    if let Some(row) = table.get(row) {
+        fetch(std::ptr::from_ref(row).cast(), size_of::<T>());
+    }
+}
+
+/// Asks for these bytes.
+#[inline]
+pub(crate) fn fetch_bytes(bytes: &[u8]) {
+    fetch(bytes.as_ptr(), bytes.len());
+}
+
+impl Simulation {
+    /// What the next events touch: of the third its CPU, of the second its task, of the first what is found through
+    /// the task; each step needs what the one before has fetched.
+    #[inline(never)]
+    pub(crate) fn fetch_ahead(&mut self) {
+        let [first, second, third] = [0, 1, 2].map(|others| self.core.k.soon(others));
+        if let Some(Slot::Cpu(cpu, _)) = third {
+            fetch_row(&self.core.k.cpus, cpu.index());
+            fetch_row(&self.core.k.fair.rqs, cpu.index());
+            self.core.ext.fetch_cpu(cpu);
+        }
+        if let Some(task) = second.and_then(|slot| self.task_of(slot)) {
+            let k = &self.core.k;
+            fetch_row(&k.tasks, task.index());
+            fetch_row(&k.fair.entities, k.fair.groups.layout.entity_of(task).index());
+            fetch_row(&self.work.actors, task.index());
+            self.core.ext.fetch_task(task);
+        }
+        if let Some(task) = first.and_then(|slot| self.task_of(slot)) {
+            let k = &self.core.k;
+            let cpu = k.task(task).cpu;
+            fetch_row(&k.cpus, cpu.index());
+            k.fetch_resume(cpu);
+            self.core.ext.fetch_cpu(cpu);
+            self.core.ext.fetch_task_struct(task);
+        }
+    }
+
+    /// What the next switch touches of the task that is first in the queue of which one was just taken.
+    #[inline(never)]
+    pub(crate) fn fetch_head(&mut self) {
+        if let Some(task) = self.core.ext.head() {
+            fetch_row(&self.core.k.tasks, task.index());
+            fetch_row(&self.work.actors, task.index());
+            self.core.ext.fetch_task_struct(task);
+        }
+    }
+
+    /// Whom an event is about.
+    fn task_of(&self, slot: Slot) -> Option<TaskId> {
+        match slot {
+            Slot::Task(task) => Some(task),
+            Slot::Cpu(cpu, CpuEvent::Resume) => Some(self.core.k.cpu(cpu).curr),
+            _ => None,
+        }
+    }
+}
