@@ -111,6 +111,27 @@ fn root_cgroup(memory: &mut Memory, layout: &Layout) -> cgroup::Cgroup {
     cgroup::create(memory, layout, root, 1, &[]).expect("an empty region has room")
 }
 
+fn new_idle(
+    masks: Vec<IdleMasks>,
+    none: Mask,
+    programs: &[Option<u32>; Op::COUNT],
+    ops: &OpsData,
+    topology: &Topology,
+) -> Idle {
+    let mut idle = Idle {
+        enabled: programs[Op::UpdateIdle as usize].is_none() || ops.flags & SCX_OPS_KEEP_BUILTIN_IDLE != 0,
+        per_node: ops.flags & SCX_OPS_BUILTIN_IDLE_PER_NODE != 0,
+        masks,
+        smt_active: false,
+        topo_llc: false,
+        topo_numa: false,
+        none,
+        siblings: Vec::new(),
+    };
+    idle.set_topology(topology);
+    idle
+}
+
 /// State of an attached scheduler before `ops.init()`.
 pub(crate) fn host(
     memory: &mut Memory,
@@ -127,17 +148,7 @@ pub(crate) fn host(
     let mut mask = || Mask(reserve(memory, CPUMASK_BYTES));
     let masks = (0..=nr_nodes).map(|_| IdleMasks { cpu: mask(), smt: mask() }).collect();
     let (none, possible, online_mask) = (mask(), mask(), mask());
-    let mut idle = Idle {
-        enabled: programs[Op::UpdateIdle as usize].is_none() || ops.flags & SCX_OPS_KEEP_BUILTIN_IDLE != 0,
-        per_node: ops.flags & SCX_OPS_BUILTIN_IDLE_PER_NODE != 0,
-        masks,
-        smt_active: false,
-        topo_llc: false,
-        topo_numa: false,
-        none,
-        siblings: Vec::new(),
-    };
-    idle.set_topology(&topology);
+    let idle = new_idle(masks, none, &programs, &ops, &topology);
     for cpu in 0..nr_cpus {
         possible.assign(memory, cpu, true);
         online_mask.assign(memory, cpu, true);
