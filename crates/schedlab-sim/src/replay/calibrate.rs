@@ -2,8 +2,8 @@
 //! busy CPUs, interrupt handlers, lateness of timers; and when the ticks come.
 //!
 //! Each cost is what the simulator adds at the same place, so sums of costs are taken apart by difference. A cost
-//! without samples enough keeps its value; one already measured is not touched. Costs of switches and lost
-//! warmth cannot be seen in events and are not here.
+//! without samples enough keeps its value; one already measured is not touched, but for a switch that costs more under
+//! this load ([`super::readers`]). Lost warmth after moves cannot be seen in events and is not here.
 
 use schedlab_model::event::{Context, Event, EventKind, IrqSource, Operation, PrevState};
 use schedlab_model::machine::{Cost, Costs, MachineDescription, Origin, QUANTILES_PERMILLE};
@@ -12,7 +12,7 @@ use schedlab_model::{CpuId, Nanos, TaskId};
 use std::collections::BTreeMap;
 
 /// Fewer samples than this say nothing.
-const SAMPLES_MIN: usize = 20;
+pub(super) const SAMPLES_MIN: usize = 20;
 /// A wakee that runs within this took the CPU at once; later it waited for something else.
 const AT_ONCE: Nanos = Nanos::from_micros(200);
 /// A move this soon after a wake-up, by the same CPU, is the wake-up's placement.
@@ -20,10 +20,16 @@ const PLACED_WITHIN: Nanos = Nanos::from_micros(30);
 /// Ticks are looked for in classes of this width.
 const PHASE_BIN_NS: u64 = 20_000;
 
-/// The recording's machine with every cost that the recording shows and that was not measured otherwise.
+/// The recording's machine with every cost that the recording shows and that was not measured otherwise. A switch
+/// costs at least what was measured, and more where the recorded tasks find less warm than the measuring ones did.
 pub fn calibrated(recording: &Recording) -> MachineDescription {
     let mut machine = recording.machine.clone();
     costs_shown([recording], &mut machine.costs);
+    if let Some(cost) = super::readers::context_switch(recording)
+        && cost.value > machine.costs.context_switch.value
+    {
+        machine.costs.context_switch = cost;
+    }
     machine
 }
 

@@ -21,6 +21,7 @@ mod classify;
 mod newidle;
 mod observe;
 mod program;
+mod readers;
 mod room;
 mod window;
 
