@@ -108,6 +108,10 @@ pub fn fuzz_object(input: &[u8], planted: bool) {
         trusting_loader(&bytes);
     }
     let Ok(image) = ObjectImage::load(&bytes, "damaged", kernel) else { return };
+    for program in &image.programs {
+        assert_eq!(program.reachable().len(), program.insns.len(), "an answer for each instruction");
+    }
+    drop(ExtScheduler::absent(&image, version));
     for knob in image.knobs() {
         assert_eq!(image.global(&knob.name), Ok(knob.value), "a knob reads as itself");
     }

@@ -287,6 +287,68 @@ fn an_endless_loop_ends_with_the_budget() {
     assert_eq!(run(insns, &[]), Err(FaultKind::Budget { budget: 100_000 }));
 }
 
+/// A chain of `depth` functions, each with 64 calls of the next and no jump.
+fn straight_calls(depth: u32) -> schedlab_bpf::image::ObjectImage {
+    const CALLS: i32 = 64;
+    let function = |level| {
+        let calls = if level + 1 == depth { 0 } else { CALLS };
+        (0..calls).map(|at| call_local(CALLS - at)).chain([exit()])
+    };
+    let insns = (0..depth).flat_map(function).collect();
+    let starts: Vec<u32> = (1..depth).map(|level| 65 * level).collect();
+    object(vec![program("main", insns, &starts)], vec![], &[])
+}
+
+#[test]
+fn calls_without_loops_end_with_the_budget() {
+    assert_eq!(run_object(straight_calls(3), &[]), Ok(0), "64 * 65 calls are within the budget");
+    assert_eq!(run_object(straight_calls(8), &[]), Err(FaultKind::Budget { budget: 100_000 }));
+}
+
+#[test]
+fn a_jump_back_to_the_end_is_a_jump_back() {
+    const JUMP32: u8 = 0x06;
+    const IF_NOT_ZERO: u8 = 0x55;
+    for (more, fits) in [(99_997, true), (99_998, false)] {
+        // Two instructions and `more`: the last jumps back to the end, always or on a condition.
+        for conditional in [false, true] {
+            let mut insns = vec![goto(2), mov_imm(0, 1), exit()];
+            insns.extend(vec![mov_imm(2, 0); if conditional { more + 2 } else { more }]);
+            if conditional {
+                // A branch does not reach that far: it jumps to another end, which is jumped over before.
+                let near = insns.len() - 100;
+                insns[near..near + 3].copy_from_slice(&[goto(2), mov_imm(0, 1), exit()]);
+                insns.extend([insn(IF_NOT_ZERO, 1, 0, -100, 0), mov_imm(0, 2), exit()]);
+            } else {
+                insns.push(insn(JUMP32, 0, 0, 0, -(more as i32) - 3));
+            }
+            let wanted = if fits { Ok(1) } else { Err(FaultKind::Budget { budget: 100_000 }) };
+            assert_eq!(run(insns, &[]), wanted, "{more} instructions, conditional: {conditional}");
+        }
+    }
+}
+
+/// `branches` of them in each of two parts, each on a value of its own and to a place of its own.
+fn many_branches(branches: usize) -> Vec<Insn> {
+    const IF_ABOVE: u8 = 0x25;
+    let mut insns = vec![store_imm(size::DW, 10, -8, 7), mov_imm(0, 0)];
+    for _ in 0..2 {
+        for at in 0..branches {
+            let target = (2 * branches + at) as i16 - (2 * at + 2) as i16;
+            insns.extend([load(size::DW, 1, 10, -8), insn(IF_ABOVE, 1, 0, target, at as i32 + 7)]);
+        }
+        insns.extend(vec![alu64_imm(alu::ADD, 0, 1); branches]);
+    }
+    insns.push(exit());
+    insns
+}
+
+#[test]
+fn many_branches_are_translated_without_all_that_is_known_on_each() {
+    // Gigabytes, were all that is learnt kept on every way.
+    assert_eq!(run(many_branches(10_000), &[]), Ok(20_000));
+}
+
 #[test]
 fn bpf_loop_calls_back_with_index_and_argument() {
     // Sums the indices below 10 into a stack slot passed as the argument.

@@ -93,6 +93,9 @@ impl Machine<'_> {
         0
     }
 
+    /// Whether the budget is used up, which is a fault. Asked where control goes backwards and at calls of functions:
+    /// between two such places a function executes each of its instructions at most once.
+    ///
     /// # Safety
     /// As for [`run`].
     unsafe fn out_of_fuel(&mut self) -> bool {
@@ -273,6 +276,10 @@ impl Machine<'_> {
     /// # Safety
     /// As for [`run`].
     unsafe fn call_local(&mut self, target: u32) -> Flow {
+        // SAFETY: passed on to the caller.
+        if unsafe { self.out_of_fuel() } {
+            return Flow::Fault;
+        }
         let args: [u64; 5] = self.registers[1..6].try_into().expect("five registers");
         // SAFETY: passed on to the caller; linking bounds the depth to eight frames.
         let ran = unsafe {

@@ -38,7 +38,7 @@ pub(super) unsafe extern "C" fn fault_store(raw: *mut RawContext, at: u64, addre
 }
 
 /// The budget is used up.
-pub(super) unsafe extern "C" fn fault_budget(raw: *mut RawContext, at: u64, _: u64, count: u64) -> Ran {
+unsafe extern "C" fn fault_budget(raw: *mut RawContext, at: u64, _: u64, count: u64) -> Ran {
     // SAFETY: passed on to the caller.
     unsafe {
         let budget = (*raw).state.budget;
@@ -200,12 +200,22 @@ impl Translator<'_, '_> {
         self.constant(0)
     }
 
+    /// Leaves if the budget is used up; gives the instructions executed.
+    pub(super) fn check_budget(&mut self) -> Value {
+        let (count, at) = (self.counted(), std::mem::offset_of!(RawContext, left) as i32);
+        let left = self.b.ins().load(types::I64, flags(), self.raw, at);
+        let good = self.b.ins().icmp(IntCC::SignedLessThan, count, left);
+        self.require(good, fault_budget, None);
+        count
+    }
+
     /// Calls a function of the program; it goes on counting.
     pub(super) fn call_local(&mut self, target: u32) {
         let args = self.unit.linked.functions[target as usize].args;
+        let count = self.check_budget();
         let frame_bytes = self.constant(STACK_BYTES_FRAME);
         let frame = self.b.ins().isub(self.frame, frame_bytes);
-        let mut arguments = vec![self.context(), frame, self.counted()];
+        let mut arguments = vec![self.context(), frame, count];
         arguments.extend((1..=args).map(|register| self.get(register)));
         self.facts.called = true;
         let callee = self.module.declare_func_in_func(self.unit.ids[target as usize], self.b.func);

@@ -2,33 +2,59 @@
 //!
 //! Blocks are translated in the order of the program. Where one begins, a number of instructions is pending that
 //! does not depend on the way there: other ways add the difference to the count. The budget is checked where
-//! control goes backwards. Ways to the end of the function end it where they are.
+//! control goes backwards, and at calls. Ways to the end of the function end it where they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 
-use super::call::fault_budget;
-use super::function::{Translator, flags};
+use super::function::Translator;
 use super::range::Range;
-use crate::exec::context::RawContext;
 use crate::exec::op::{AluOp, Cond, Op, Operand};
 
 /// Moves before an exit that are translated again for each way there.
-const ENDING_MOVES_MAX: u32 = 2;
+const ENDING_MOVES_MAX: usize = 2;
 
-/// What holds at a place, besides what holds wherever a value exists.
+/// What is remembered of each kind at a place: it is copied at each branch.
+const FACTS_MAX: usize = 64;
+
+/// What holds at a place, besides what holds wherever a value exists. It may be less than what could be known: of much,
+/// what is known of the newest values is kept.
 #[derive(Clone, Default)]
 pub(super) struct Facts {
-    pub ranges: BTreeMap<Value, Range>,
+    ranges: BTreeMap<Value, Range>,
     /// Addresses found fit for stores.
-    pub storable: BTreeSet<Value>,
+    storable: BTreeSet<Value>,
     /// Whether something may have been called, so that the context knows of this function.
     pub called: bool,
 }
 
 impl Facts {
+    /// What is known of a value here.
+    pub fn range(&self, value: Value) -> Range {
+        self.ranges.get(&value).copied().unwrap_or(Range::ALL)
+    }
+
+    fn learn(&mut self, value: Value, range: Range) {
+        if range == Range::ALL {
+            return;
+        }
+        self.ranges.insert(value, range);
+        if self.ranges.len() > FACTS_MAX {
+            self.ranges.pop_first();
+        }
+    }
+
+    /// Notes that an address was found fit for stores; `false` if that was known.
+    pub fn learn_storable(&mut self, value: Value) -> bool {
+        let new = self.storable.insert(value);
+        if self.storable.len() > FACTS_MAX {
+            self.storable.pop_first();
+        }
+        new
+    }
+
     /// Keeps what holds on another way as well.
     fn meet(&mut self, other: &Facts) {
         self.called |= other.called;
@@ -36,7 +62,7 @@ impl Facts {
         self.ranges.retain(|value, range| match other.ranges.get(value) {
             Some(there) => {
                 *range = range.or(*there);
-                true
+                *range != Range::ALL
             }
             None => false,
         });
@@ -149,14 +175,11 @@ impl Translator<'_, '_> {
 
     /// Ends the block by going to an instruction.
     pub(super) fn go(&mut self, target: u32) {
+        if target <= self.insn {
+            self.check_budget();
+        }
         if self.is_ending(target) {
             return self.end(target);
-        }
-        if target <= self.insn {
-            let (count, at) = (self.counted(), std::mem::offset_of!(RawContext, left) as i32);
-            let left = self.b.ins().load(types::I64, flags(), self.raw, at);
-            let good = self.b.ins().icmp(IntCC::SignedLessThan, count, left);
-            self.require(good, fault_budget, None);
         }
         let leader = self.leaders.get_mut(&target).expect("a target is a leader");
         let more = self.pending - *leader.pending.get_or_insert(self.pending);
@@ -178,8 +201,8 @@ impl Translator<'_, '_> {
     /// Whether the function ends at an instruction after nothing but moves of constants.
     pub(super) fn is_ending(&self, target: u32) -> bool {
         let ops = &self.ops()[target as usize..];
-        let moves = ops.iter().take_while(|op| is_constant_move(**op)).count();
-        moves <= ENDING_MOVES_MAX as usize && matches!(ops.get(moves), Some(Op::Exit))
+        let moves = ops.iter().take(ENDING_MOVES_MAX).take_while(|op| is_constant_move(**op)).count();
+        matches!(ops.get(moves), Some(Op::Exit))
     }
 
     /// Ends the function here as it ends there.
@@ -266,10 +289,8 @@ impl Translator<'_, '_> {
 
     fn learn(&mut self, facts: &Facts, learnt: Option<(Value, Range)>) {
         self.facts.clone_from(facts);
-        if let Some((value, range)) = learnt
-            && range != Range::ALL
-        {
-            self.facts.ranges.insert(value, range);
+        if let Some((value, range)) = learnt {
+            self.facts.learn(value, range);
         }
     }
 
@@ -296,4 +317,33 @@ impl Leader {
 
 fn is_constant_move(op: Op) -> bool {
     matches!(op, Op::Alu { op: AluOp::Mov, src: Operand::Imm(_), .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_has_a_limit_and_the_newest_stays() {
+        let mut facts = Facts::default();
+        for number in 0..1000 {
+            let value = Value::from_u32(number);
+            facts.learn(value, Range::up_to(number.into()));
+            assert!(facts.learn_storable(value), "not known before");
+            assert_eq!(facts.range(value), Range::up_to(number.into()));
+            assert!(facts.ranges.len() <= FACTS_MAX && facts.storable.len() <= FACTS_MAX);
+        }
+        assert_eq!(facts.range(Value::from_u32(0)), Range::ALL, "forgotten");
+        assert!(!facts.learn_storable(Value::from_u32(999)), "known");
+    }
+
+    #[test]
+    fn ways_that_tell_nothing_together_leave_nothing() {
+        let (mut above, mut below) = (Facts::default(), Facts::default());
+        let value = Value::from_u32(1);
+        above.learn(value, Range { low: 5, high: u64::MAX });
+        below.learn(value, Range::up_to(4));
+        above.meet(&below);
+        assert!(above.ranges.is_empty());
+    }
 }

@@ -234,7 +234,7 @@ impl<'a, 'b> Translator<'a, 'b> {
 
     /// What is known of a value here.
     pub(super) fn range_of(&self, value: Value) -> Range {
-        let here = self.facts.ranges.get(&value).copied().unwrap_or(Range::ALL);
+        let here = self.facts.range(value);
         self.ranges.get(&value).copied().unwrap_or(Range::ALL).and(here)
     }
 
@@ -344,7 +344,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         let value = self.get(register);
         let (size, range) = (self.unit.layout.size(), self.range_of(value));
         let fits = range.low >= ZERO_BYTES && range.high < size - ZERO_BYTES;
-        if fits || !self.facts.storable.insert(value) {
+        if fits || !self.facts.learn_storable(value) {
             return;
         }
         let (low, span) = (self.constant(ZERO_BYTES), self.constant(size - 2 * ZERO_BYTES));

@@ -18,10 +18,10 @@ enum Value {
     Unknown,
 }
 
-/// Registers 0 to 10.
-type Registers = [Value; 11];
+/// Registers 0 to 10, and those that instructions can name and no machine has: they are unknown at first, like others.
+type Registers = [Value; 16];
 
-const UNKNOWN: Registers = [Value::Unknown; 11];
+const UNKNOWN: Registers = [Value::Unknown; 16];
 const EXIT: u8 = 0x95;
 const LD_IMM64: u8 = 0x18;
 
@@ -243,6 +243,20 @@ mod tests {
         };
         assert_eq!(reached(&test(0, 0)), "x.x.x", "no such symbol: the branch skips the call");
         assert_eq!(reached(&test(3, 9)), "x.xxx", "the symbol exists");
+    }
+
+    #[test]
+    fn registers_that_do_not_exist_are_unknown() {
+        let exit = insn(EXIT, 0, 0, 0);
+        for code in 0..=u8::MAX {
+            for regs in [0x0b, 0xb0, 0xff] {
+                assert!(
+                    reached(&[insn(code, regs, 0, 0), exit, exit]).starts_with('x'),
+                    "{code:#x} {regs:#x}"
+                );
+            }
+        }
+        assert_eq!(reached(&[insn(0xbf, 0xf2, 0, 0), insn(0x15, 2, 1, 0), exit, exit]), "xxxx", "r2 = r15");
     }
 
     #[test]
