@@ -190,3 +190,33 @@ fn a_woken_group_preempts_another() {
         assert!(rounds >= 330, "{kernel}: {rounds} rounds of 400");
     }
 }
+
+/// 7.2: beside a sleeper that is delayed and wakes, a hog's turns end by the timer in a group as outside, and not at a tick
+/// (4 ms): `h_nr_queued` of the root queue counts tasks of every level, delayed ones too.
+#[test]
+fn slices_end_between_ticks_beside_a_delayed_sleeper_of_the_group() {
+    let text = |groups: &str, group: &str| {
+        format!(
+            r#"
+            name = "delayed"
+            duration = "2s"
+            {groups}
+            [[task]]
+            name = "hog"
+            {group}
+            steps = [{{ loop = {{ steps = [{{ run = "100ms" }}] }} }}]
+            [[task]]
+            name = "sleeper"
+            {group}
+            steps = [{{ loop = {{ steps = [{{ run = "600us" }}, {{ sleep = "100us" }}] }} }}]
+            "#
+        )
+    };
+    let grouped = text("[[cgroup]]\npath = \"/a\"", "cgroup = \"/a\"");
+    let counts = [text("", ""), grouped].map(|text| {
+        let result = run("7.2", 1, &text, &[]);
+        result.accounts[1..].iter().map(|account| account.involuntary_switches).collect::<Vec<_>>()
+    });
+    assert!(counts[0][0] > 500, "{counts:?}");
+    assert_eq!(counts[0], counts[1]);
+}

@@ -133,9 +133,13 @@ pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
             break;
         }
         let random = k.fair.params.has(Features::NI_RANDOM);
-        let weight = 1 + pass.state(k).newidle_ratio;
-        if random && k.rng.below(1_024) as u32 > weight {
-            count_newidle(pass.state(k), 0);
+        let bounded = k.fair.params.bounds_newidle_ratio;
+        let weight = newidle_weight(pass.state(k).newidle_ratio, bounded);
+        if random
+            && let Some(weight) = weight
+            && k.rng.below(1_024) as u32 > weight
+        {
+            count_newidle(pass.state(k), 0, bounded);
             continue;
         }
         let cost = k.cost(CostKind::BalancePerCpu) * k.domains.span(pass.span).len() as u64;
@@ -144,8 +148,8 @@ pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
         state.max_newidle_cost = state.max_newidle_cost.max(cost);
         pulled = balance(k, &pass) > 0;
         if random {
-            let success = (1_024 + weight / 2) / weight;
-            count_newidle(pass.state(k), if pulled { success } else { 0 });
+            let success = weight.map_or(1, |weight| (1_024 + weight / 2) / weight);
+            count_newidle(pass.state(k), if pulled { success } else { 0 }, bounded);
         }
         if pulled {
             break;
@@ -155,12 +159,19 @@ pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
     pulled
 }
 
+/// Of 1024 times, how often a CPU that goes idle searches (once more than this); `None` for always. Before 7.2 the ratio
+/// may pass 1024, and then a success counts less until it is back.
+fn newidle_weight(ratio: u32, bounded: bool) -> Option<u32> {
+    (!bounded || ratio < 1_024).then_some(1 + ratio)
+}
+
 /// `update_newidle_stats`: the share of searches that found something, over some 1024 searches.
-fn count_newidle(state: &mut DomainState, success: u32) {
+fn count_newidle(state: &mut DomainState, success: u32, bounded: bool) {
     state.newidle_call += 1;
     state.newidle_success += success;
     if state.newidle_call >= 1_024 {
-        state.newidle_ratio = state.newidle_success;
+        let most = if bounded { 1_024 } else { u32::MAX };
+        state.newidle_ratio = state.newidle_success.min(most);
         state.newidle_call /= 2;
         state.newidle_success /= 2;
     }

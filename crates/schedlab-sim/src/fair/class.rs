@@ -13,6 +13,8 @@ use schedlab_model::{CpuId, Policy, TaskId};
 
 /// `hrtick_start`: shorter slices make no sense.
 const HRTICK_MIN_NS: u64 = 10_000;
+/// `hrtick_needs_rearm`: a timer this near is not moved.
+const HRTICK_NEAR_NS: u64 = 5_000;
 
 /// `update_curr_fair`: charges whoever runs, on every level.
 pub(crate) fn update_curr(k: &mut Kernel, cpu: CpuId) {
@@ -43,6 +45,7 @@ pub(crate) fn enqueue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
     let idle = k.task(task).has_idle_policy();
     if flags & flags::ENQUEUE_DELAYED != 0 {
         entity::requeue_delayed(k, cpu, rq, id);
+        k.fair.rqs[cpu.index()].nr_delayed -= 1;
         count_runnable(k, cpu, rq, idle, true);
     } else {
         k.fair.touch(task);
@@ -125,12 +128,17 @@ pub(crate) fn dequeue_task(k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32)
 fn dequeue_entities(k: &mut Kernel, cpu: CpuId, first: EntityId, mut flags: u32, mut idle: bool) -> bool {
     let sleep = flags & flags::DEQUEUE_SLEEP != 0;
     let is_task = k.fair.groups.layout.task_of(first).is_some();
-    let counted = is_task && !k.fair.entities[first.index()].sched_delayed;
+    let delayed = k.fair.entities[first.index()].sched_delayed;
+    let counted = is_task && !delayed;
+    if is_task && delayed {
+        k.fair.rqs[cpu.index()].nr_delayed -= 1;
+    }
     let (mut id, mut leaves) = (first, true);
     loop {
         let rq = k.fair.entities[id.index()].rq;
         let stays = leaves && !entity::dequeue_entity(k, cpu, rq, id, flags);
         if stays && id == first {
+            k.fair.rqs[cpu.index()].nr_delayed += 1;
             count_runnable(k, cpu, rq, idle, false);
             return false;
         }
@@ -366,31 +374,48 @@ pub(crate) fn set_next_task(k: &mut Kernel, task: TaskId) {
     }
 }
 
-/// `hrtick_start_fair`: beside others a task's slice ends by a timer and not only at a tick. Alone it goes on.
-pub(crate) fn start_hrtick(k: &mut Kernel, cpu: CpuId, task: TaskId) {
-    let rq = &k.fair.rqs[cpu.index()];
-    let alone = rq.nr_queued < 2 && rq.nr_runnable < 2;
-    if alone || k.task(task).class != Class::Fair || k.cpu(cpu).curr.is_idle() {
-        return k.cancel(Slot::Hrtick(cpu));
+/// `hrtick_start_fair` and `hrtick_schedule_exit`: beside others the slice of the task that was picked ends by a timer and
+/// not only at a tick. A task alone inherits the timer, an idle CPU stops it.
+pub(crate) fn start_hrtick(k: &mut Kernel, cpu: CpuId, next: TaskId) {
+    if next.is_idle() {
+        k.cancel(Slot::Hrtick(cpu));
+    } else if k.task(next).class == Class::Fair
+        && let Some(left) = request_left(k, cpu, next).filter(|left| *left >= 0)
+    {
+        arm_hrtick(k, cpu, next, left);
     }
+}
+
+/// Virtual time to the task's deadline; `None` if no other task of the CPU is queued, on whatever level, nor delayed.
+fn request_left(k: &Kernel, cpu: CpuId, task: TaskId) -> Option<i64> {
+    let root = &k.fair.rqs[cpu.index()];
     let entity = k.fair.entity(task);
-    let left = entity.deadline - entity.vruntime;
-    if left < 0 {
-        return k.resched_curr(cpu);
-    }
+    (root.nr_runnable + root.nr_delayed > 1).then(|| entity.deadline - entity.vruntime)
+}
+
+/// `hrtick_start`: nothing changes if the timer would fire at nearly the same time.
+fn arm_hrtick(k: &mut Kernel, cpu: CpuId, task: TaskId, left: i64) {
     // Rounded so that the request is served when the timer fires.
-    let weight = u64::from(entity.load.weight);
+    let weight = u64::from(k.fair.entity(task).load.weight);
     let delay = (left as u64 * weight / 1_024 + weight / 1_024 + 1).max(HRTICK_MIN_NS);
     let at = k.now.max(k.cpu(cpu).kernel_until) + delay;
-    k.arm(Slot::Hrtick(cpu), at);
+    let before = k.time_of(Slot::Hrtick(cpu));
+    if before.is_none_or(|before| before.abs_diff(at) > HRTICK_NEAR_NS) {
+        k.arm(Slot::Hrtick(cpu), at);
+    }
 }
 
 /// `hrtick_update`: a task that ran alone has company now.
 fn update_hrtick(k: &mut Kernel, cpu: CpuId) {
     let curr = k.cpu(cpu).curr;
     let running = k.task(curr).class == Class::Fair && k.fair.entity(curr).on_rq;
-    if running && !k.is_armed(Slot::Hrtick(cpu)) {
-        start_hrtick(k, cpu, curr);
+    if !running || k.is_armed(Slot::Hrtick(cpu)) {
+        return;
+    }
+    match request_left(k, cpu, curr) {
+        Some(left) if left < 0 => k.resched_curr(cpu),
+        Some(left) => arm_hrtick(k, cpu, curr, left),
+        None => {}
     }
 }
 

@@ -133,6 +133,8 @@ pub(crate) struct FairParams {
     /// 7.2: lag is clamped by the longest slice on the queue, a delayed sleeper's lag never falls and is never
     /// positive, new tasks do not preempt, and whoever runs is charged before a delayed sleeper is put back.
     pub(crate) later_lag_rules: bool,
+    /// 7.2: `newidle_ratio` is at most 1024, and then every CPU that goes idle searches.
+    pub(crate) bounds_newidle_ratio: bool,
     /// CFS since 6.2: no slice is longer than the latency.
     pub(crate) limits_slice: bool,
     /// `cpu.idle` exists (since 5.15).
@@ -173,6 +175,7 @@ impl FairParams {
             vcpu_pack_percent: 0,
             features,
             later_lag_rules: version >= KernelVersion { major: 6, minor: 19 },
+            bounds_newidle_ratio: since(7, 2),
             limits_slice: since(6, 2),
             has_group_idle: since(5, 15),
             throttles_tasks: since(6, 18),

@@ -89,6 +89,8 @@ pub(crate) struct CfsRq {
     pub(crate) nr_queued: u32,
     /// Of them runnable (`h_nr_runnable`).
     pub(crate) nr_runnable: u32,
+    /// On the root queue: delayed sleepers on every level (`h_nr_queued` − `h_nr_runnable`).
+    pub(crate) nr_delayed: u32,
     /// Runnable with policy IDLE (`h_nr_idle`).
     pub(crate) nr_idle: u32,
     /// Entities with a custom slice.

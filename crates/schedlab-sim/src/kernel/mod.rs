@@ -462,7 +462,13 @@ impl Kernel {
     /// Whether an event is pending.
     #[inline]
     pub(crate) fn is_armed(&self, slot: Slot) -> bool {
-        self.queue.time_of(slot.number()).is_some()
+        self.time_of(slot).is_some()
+    }
+
+    /// When an event is due; `None` if it is not pending.
+    #[inline]
+    pub(crate) fn time_of(&self, slot: Slot) -> Option<u64> {
+        self.queue.time_of(slot.number())
     }
 
     /// Takes the next event: when it is due, and what it is. The caller sets the clock.
@@ -508,6 +514,11 @@ impl Kernel {
         self.ext_timers.retain(|(_, other)| *other != token);
         self.ext_timers.insert((at, token));
         self.arm_first_ext_timer();
+    }
+
+    /// Whether one of the ext class's timers is pending.
+    pub(crate) fn has_ext_timer(&self, token: u32) -> bool {
+        self.ext_timers.iter().any(|(_, other)| *other == token)
     }
 
     /// Drops one of the ext class's timers.

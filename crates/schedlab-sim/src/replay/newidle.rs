@@ -27,12 +27,15 @@ struct Reader {
     cpus: Vec<Cpu>,
     on: BTreeMap<TaskId, CpuId>,
     woken: BTreeMap<TaskId, (CpuId, Nanos)>,
-    chances: u32,
-    taken: u32,
+    chances: u64,
+    taken: u64,
 }
 
 /// Of 1024 times that a CPU went idle beside a busy one with waiting tasks, how often it took one; `None` if that
 /// did not happen.
+///
+/// It searched at least so often: searches may find nothing, or only tasks too warm to move. What the kernel remembered
+/// of the time before matters for short recordings, which do not change it; long replays find their own balance.
 pub(super) fn ratio(recording: &Recording) -> Option<u32> {
     let mut reader = Reader::default();
     reader.cpus.resize(recording.machine.topology.cpu_count(), Cpu::default());
@@ -50,7 +53,8 @@ pub(super) fn ratio(recording: &Recording) -> Option<u32> {
             _ => {}
         }
     }
-    (reader.chances > 0).then(|| reader.taken * 1_024 / reader.chances)
+    let ratio = (reader.taken * 1_024).checked_div(reader.chances)?;
+    u32::try_from(ratio).ok()
 }
 
 impl Reader {
@@ -95,7 +99,7 @@ impl Reader {
         let chance = took || (next.is_idle() && busy.iter().any(|other| !other.waiting.is_empty()));
         if slept && chance && !busy.is_empty() {
             self.chances += 1;
-            self.taken += u32::from(took);
+            self.taken += u64::from(took);
         }
         self.cpus[cpu.index()].busy = !next.is_idle();
         if !prev.is_idle() && state == PrevState::Runnable {
@@ -107,9 +111,12 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Simulation, SimulationConfig};
     use schedlab_model::event::{Context, Event};
     use schedlab_model::machine::MachineDescription;
     use schedlab_model::topology::Topology;
+    use schedlab_model::workload::file;
+    use std::sync::Arc;
 
     fn recording(events: Vec<(u64, u32, EventKind)>) -> Recording {
         let event = |(time, cpu, kind)| Event { time: Nanos(time), cpu: CpuId(cpu), kind };
@@ -153,5 +160,39 @@ mod tests {
         }
         assert_eq!(ratio(&recording(events)), Some(256));
         assert_eq!(ratio(&recording(vec![(0, 0, switch(0, PrevState::Runnable, 1))])), None);
+    }
+
+    /// CPU 0 is always busy; CPU 1 goes idle about a thousand times.
+    #[test]
+    fn a_kernel_that_remembers_more_success_takes_more() {
+        let text = r#"
+            name = "newidle"
+            duration = "2s"
+            [[task]]
+            name = "hog"
+            cpus = "0"
+            steps = [{ loop = { steps = [{ run = "10ms" }] } }]
+            [[task]]
+            name = "pinned"
+            cpus = "1"
+            steps = [{ loop = { steps = [{ run = { exponential = "500us" } }, { sleep = { exponential = "1ms" } }] } }]
+            [[task]]
+            name = "mover"
+            count = 2
+            steps = [{ loop = { steps = [{ run = { exponential = "2ms" } }, { sleep = { exponential = "3ms" } }] } }]
+        "#;
+        let read = |known: u32| {
+            let machine = MachineDescription::generic("two", Topology::flat(2).expect("two CPUs"));
+            let mut workload = file::parse(text).expect("a workload");
+            workload.newidle_ratio = Some(known);
+            let mut events: Vec<Event> = Vec::new();
+            let config = SimulationConfig::new(machine.clone(), Arc::new(workload));
+            let result = Simulation::new(config).expect("valid").run(&mut events).expect("runs");
+            ratio(&crate::record::recording(&result, events, &machine, "fair"))
+        };
+        let known = [20, 200, 600, 1_024];
+        let all = known.map(|known| read(known).expect("it went idle beside a waiting task"));
+        assert!(all.is_sorted() && all[1] > 0 && all[2] > 2 * all[1], "{all:?}");
+        assert!(all.iter().zip(known).all(|(read, known)| *read <= known), "{all:?}");
     }
 }
