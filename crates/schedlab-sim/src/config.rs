@@ -78,6 +78,17 @@ impl SimulationConfig {
     }
 }
 
+impl SimulationConfig {
+    /// Gives every scheduler room for the workload's tasks.
+    pub(crate) fn make_room(&mut self) -> Result<(), SimError> {
+        let tasks = self.workload.tasks.len() as u64;
+        if let Scheduler::Ext(scheduler) = &mut self.scheduler {
+            scheduler.make_room(tasks)?;
+        }
+        self.attachable.iter_mut().try_for_each(|other| other.scheduler.make_room(tasks))
+    }
+}
+
 /// Attributes that a run's settings force on target tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TargetSettings {
@@ -154,7 +165,8 @@ pub struct SimulationResult {
     pub report: SimulatorReport,
     /// Why an ext scheduler ended early, if it did.
     pub scheduler_exit: Option<SchedulerExit>,
-    /// Ends of ext schedulers that the run asked for, or after which they were attached anew.
+    /// Other ends of ext schedulers: that the run asked for, or after which they were attached anew; and if several ended
+    /// early, all but the first error or, without an error, but the first.
     pub detached: Vec<SchedulerExit>,
     /// When the last target task ended, or the cut; under [`Scheduler::Ideal`] the larger of the two bounds.
     pub makespan: Nanos,

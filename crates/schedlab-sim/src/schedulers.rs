@@ -4,9 +4,11 @@
 use crate::config::{Attachable, Scheduler, SimulationConfig};
 use crate::error::SimError;
 use crate::ext::Ext;
+use crate::fair::FairParams;
 use crate::simulation::Simulation;
 use schedlab_model::CpuId;
 use schedlab_model::outcome::SchedulerExit;
+use schedlab_model::workload::Workload;
 use schedlab_model::workload::change::Change;
 
 /// `SCX_ECODE_ACT_RESTART`: the loader is asked to load the scheduler anew.
@@ -14,13 +16,16 @@ const SCX_ECODE_ACT_RESTART: i64 = 1 << 48;
 /// `SCX_EXIT_UNREG_BPF` and `SCX_EXIT_UNREG_KERN`: the exits with codes.
 const EXITS_WITH_CODES: std::ops::RangeInclusive<u32> = 65..=66;
 
+/// `SCX_EXIT_ERROR`: the first of the exits that are errors.
+const SCX_EXIT_ERROR: u32 = 1024;
+
 /// What can be attached, and what was.
 pub(crate) struct Schedulers {
     attachable: Vec<Attachable>,
     /// The one that is attached or was last.
     last: Option<Attachable>,
     restart: bool,
-    /// Ends that were asked for.
+    /// Ends that were asked for, and others that are not the run's.
     pub(crate) detached: Vec<SchedulerExit>,
 }
 
@@ -35,24 +40,42 @@ impl Schedulers {
         };
         let attachable = config.attachable.clone();
         for change in &config.workload.changes {
-            if let Change::Scheduler(Some(name)) = &change.change {
-                let found = attachable.iter().find(|other| other.name == *name);
-                let found = found.ok_or_else(|| SimError::Scheduler {
-                    name: name.clone(),
-                    reason: "the workload attaches it, but the run was given no such scheduler".to_owned(),
-                })?;
-                Ext::new(&found.scheduler, &found.knobs)?;
+            if let Change::Scheduler(Some(name)) = &change.change
+                && !attachable.iter().any(|other| other.name == *name)
+            {
+                let reason = "the workload attaches it, but the run was given no such scheduler".to_owned();
+                return Err(SimError::Scheduler { name: name.clone(), reason });
             }
         }
         Ok(Schedulers { attachable, last, restart: config.restart, detached: Vec::new() })
     }
 
-    /// Whether a scheduler that comes later has this knob and takes this value.
-    pub(crate) fn take_live(&mut self, name: &str, value: i64) -> Result<bool, SimError> {
-        let has = |other: &&Attachable| other.scheduler.image().locate(name).is_ok();
-        let Some(found) = self.attachable.iter().find(has) else { return Ok(false) };
-        let mut ext = Ext::new(&found.scheduler, &[])?;
-        ext.attached().map_or(Ok(false), |ext| ext.check_live(name, value).map(|()| true))
+    /// Follows the changes in their order: schedulers that come can, and knobs that change exist at that time, may
+    /// change then, and stay within their bounds. `ext` is the scheduler of the beginning.
+    pub(crate) fn check_changes(
+        &self,
+        workload: &Workload,
+        params: &FairParams,
+        ext: &mut Ext,
+    ) -> Result<(), SimError> {
+        let mut later = None;
+        let mut there = ext;
+        for change in &workload.changes {
+            match &change.change {
+                Change::Scheduler(name) => {
+                    let named = |other: &&Attachable| Some(&other.name) == name.as_ref();
+                    let next = self.attachable.iter().find(named);
+                    let next = next.map(|next| Ext::new(&next.scheduler, &next.knobs)).transpose()?;
+                    there = later.insert(next.unwrap_or_default());
+                }
+                Change::Knob { name, value } => match there.attached() {
+                    Some(ext) if !params.knows(name) => ext.check_live(name, *value)?,
+                    _ => params.check_live(name, *value)?,
+                },
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -61,6 +84,10 @@ impl Simulation {
     pub(crate) fn switch_scheduler(&mut self, name: Option<&str>) -> Result<(), SimError> {
         if self.core.k.ideal {
             return Ok(());
+        }
+        if self.core.ext.has_exit() {
+            // It ended by itself at this very instant.
+            self.end_scheduler();
         }
         self.core.k.this_cpu = self.core.k.first_online();
         self.core.ext.throw_out(&self.core.k, None, CpuId(0));
@@ -96,7 +123,17 @@ impl Simulation {
                 self.attach(again).expect("it was attached before");
                 self.end_scheduler();
             }
-            None => drop(self.scheduler_exit.get_or_insert(exit)),
+            None => self.keep_exit(exit),
+        }
+    }
+
+    /// The first end is the run's, but an error is never lost behind an end without: that one joins the other ends.
+    fn keep_exit(&mut self, exit: SchedulerExit) {
+        let fails = |exit: &SchedulerExit| exit.kind >= SCX_EXIT_ERROR;
+        match &mut self.scheduler_exit {
+            Some(before) if fails(before) || !fails(&exit) => self.schedulers.detached.push(exit),
+            Some(before) => self.schedulers.detached.push(std::mem::replace(before, exit)),
+            none => *none = Some(exit),
         }
     }
 }

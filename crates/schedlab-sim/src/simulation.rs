@@ -46,7 +46,8 @@ pub struct Simulation {
 
 impl Simulation {
     /// Checks everything and sets the machine up; nothing has happened yet.
-    pub fn new(config: SimulationConfig) -> Result<Simulation, SimError> {
+    pub fn new(mut config: SimulationConfig) -> Result<Simulation, SimError> {
+        config.make_room()?;
         let SimulationConfig { machine, workload, scheduler, settings, seed, cost_seed, .. } = &config;
         let version = config.kernel.unwrap_or(machine.kernel);
         let (settings, knobs) = TargetSettings::split(settings)?;
@@ -64,8 +65,8 @@ impl Simulation {
                 Ext::default()
             }
         };
-        let mut schedulers = Schedulers::new(&config, &ext_knobs)?;
-        check_live_knobs(workload, &params, &mut ext, &mut schedulers)?;
+        let schedulers = Schedulers::new(&config, &ext_knobs)?;
+        schedulers.check_changes(workload, &params, &mut ext)?;
         let ideal = matches!(scheduler, Scheduler::Ideal);
         let autogroup = params.autogroup != 0;
         let fair = Fair::new(params, machine.topology.cpu_count(), &groups(workload, ideal, autogroup));
@@ -459,6 +460,7 @@ fn check(
     if version < KernelVersion::V5_7 || version > KernelVersion::V7_2 {
         return Err(SimError::Kernel(version.to_string()));
     }
+    machine.check().map_err(|error| SimError::Machine { name: machine.name.clone(), error })?;
     let comes = |change: &TimedChange| matches!(change.change, Change::Scheduler(Some(_)));
     let ext = matches!(config.scheduler, Scheduler::Ext(_)) || workload.changes.iter().any(comes);
     if version < KernelVersion::V6_12 && ext {
@@ -475,7 +477,7 @@ fn check(
     let devices = workload.devices.iter().map(|device| (&device.name, Some(device.cpu)));
     let tasks = workload.tasks.iter().map(|task| (&task.name, task.start_cpu));
     let changed = workload.changes.iter().filter_map(|change| match change.change {
-        Change::Cpu { cpu, .. } => Some(cpu),
+        Change::Cpu { cpu, .. } | Change::EndScheduler { cpu, .. } => Some(cpu),
         _ => None,
     });
     if let Some(cpu) = workload.offline.iter().copied().chain(changed).find(|cpu| cpu.index() >= cpus) {
@@ -495,26 +497,6 @@ fn check(
     if let Some(task) = started.iter().find(endless).filter(|_| unlimited) {
         let reason = "loops for ever and the run has no duration: give the workload a duration, or the run one with --duration".to_owned();
         return Err(SimError::Program { task: task.name.clone(), step: 0, reason });
-    }
-    Ok(())
-}
-
-/// Knobs that change during the run exist, may change then, and stay within their bounds.
-fn check_live_knobs(
-    workload: &Workload,
-    params: &FairParams,
-    ext: &mut Ext,
-    schedulers: &mut Schedulers,
-) -> Result<(), SimError> {
-    for change in &workload.changes {
-        let Change::Knob { name, value } = &change.change else { continue };
-        if !params.knows(name) && schedulers.take_live(name, *value)? {
-            continue;
-        }
-        match ext.attached() {
-            Some(ext) if !params.knows(name) => ext.check_live(name, *value)?,
-            _ => params.check_live(name, *value)?,
-        }
     }
     Ok(())
 }

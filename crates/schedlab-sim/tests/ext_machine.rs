@@ -167,6 +167,17 @@ fn a_suspended_machine_bypasses_the_scheduler() {
     assert!(value("bypass_dispatches") > 5);
 }
 
+#[test]
+fn overlapping_suspends_are_one_bypass() {
+    let suspends = [("100ms", "100ms"), ("150ms", "150ms")];
+    let events = suspends.map(|(time, long)| format!("[[event]]\ntime = \"{time}\"\nsuspend = \"{long}\"\n"));
+    let mut simulation = Run::new("hotplug_stays", &with_events(&events.concat()), 2).simulation();
+    let result = simulation.run(&mut NullSink).expect("runs");
+    assert_eq!(result.scheduler_exit, None);
+    let mut value = |name| global(&mut simulation, name);
+    assert_eq!((value("bypasses"), value("bypass_ns")), (1, 200_000_000));
+}
+
 /// Many tasks on one of two CPUs, which may run on both from the moment the machine is suspended.
 const SKEWED: &str = r#"
 name = "skewed"

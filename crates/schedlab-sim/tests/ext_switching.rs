@@ -91,7 +91,12 @@ fn a_scheduler_comes_into_a_kernel_that_runs() {
     let (result, calls) = run.run();
     assert_eq!((result.scheduler_exit.as_ref(), result.detached.len()), (None, 0));
     nobody_is_lost(&result);
-    assert_eq!(calls, [], "the log is that of the first scheduler and those after it");
+    assert!(result.report.bpf_instructions > 0, "the scheduler's programs ran");
+    let before = calls.iter().find(|call| call.time_ns < 300_000_000);
+    assert_eq!(before, None, "nothing is called before it comes");
+    for name in ["init", "init_task", "enable", "enqueue", "dispatch", "running", "stopping"] {
+        assert!(calls.iter().any(|call| call.callback == name), "ops.{name}() was not called");
+    }
 }
 
 #[test]
@@ -185,6 +190,31 @@ fn a_scheduler_that_asks_for_it_is_attached_anew() {
     let ends = calls.iter().filter(|call| call.callback == "exit").count();
     assert_eq!(ends, 1, "the second one stays");
     nobody_is_lost_on(&result, 980 + 300);
+}
+
+#[test]
+fn an_error_is_not_lost_behind_an_end_without() {
+    let end =
+        |time: &str, by: &str| format!("[[event]]\ntime = \"{time}\"\nend_scheduler = \"{by}\"\ncpu = 1\n");
+    for (first, second, kept, other) in
+        [("sysrq", "soft-lockup", 1024, 67), ("soft-lockup", "sysrq", 1024, 67), ("sysrq", "sysrq", 67, 67)]
+    {
+        let events = end("200ms", first) + &at("300ms", "fifo") + &end("400ms", second);
+        let (result, _) = Switching::new(&events, Some("vtime"), &["fifo"]).run();
+        let ended = result.scheduler_exit.as_ref().map(|exit| exit.kind);
+        let others: Vec<u32> = result.detached.iter().map(|exit| exit.kind).collect();
+        assert_eq!((ended, others), (Some(kept), vec![other]), "{first}, then {second}");
+        nobody_is_lost(&result);
+    }
+}
+
+#[test]
+fn a_scheduler_that_ends_by_itself_as_it_is_replaced_was_not_detached() {
+    let offline = "[[event]]\ntime = \"300ms\"\ncpu = 1\nonline = false\n";
+    let events = format!("{offline}{}", at("300ms", "fifo"));
+    let (result, _) = Switching::new(&events, Some("vtime"), &["fifo"]).run();
+    let exit = result.scheduler_exit.as_ref().map(|exit| (exit.kind, exit.code));
+    assert_eq!((exit, result.detached.len()), (Some((66, 1 << 48 | 1 << 32)), 0));
 }
 
 /// Tasks of `SCHED_EXT` and one that asks for it, and for another nice value, while the scheduler is there.

@@ -79,6 +79,40 @@ fn a_workload_file_says_it_too() {
     assert!(parse(&format!("{HOGS}[[event]]\ntime = \"2ms\"\nknob = \"slice_ns\"\n")).is_err());
 }
 
+/// A knob belongs to the scheduler that is there when it changes.
+#[test]
+fn a_knob_of_a_scheduler_that_comes_later_can_change_only_then() {
+    let accepted = |comes_ms: u64, first: Option<&str>, second: Option<&str>| {
+        let mut run = ext_runs::Run::new("fifo", HOGS, 1).config();
+        let Scheduler::Ext(fifo) = &run.scheduler else { unreachable!("it runs under an object") };
+        run.attachable.push(schedlab_sim::Attachable {
+            name: "fifo".to_owned(),
+            scheduler: fifo.clone(),
+            knobs: Vec::new(),
+        });
+        if first.is_none() {
+            run.scheduler = Scheduler::Kernel;
+        }
+        let mut workload = (*run.workload).clone();
+        let knob = Change::Knob { name: "slice_ns".to_owned(), value: 2_000_000 };
+        let mut changes = vec![
+            TimedChange { time: Nanos::from_millis(200), change: knob },
+            TimedChange {
+                time: Nanos::from_millis(comes_ms),
+                change: Change::Scheduler(second.map(str::to_owned)),
+            },
+        ];
+        changes.sort_by_key(|change| change.time);
+        workload.changes = changes;
+        run.workload = Arc::new(workload);
+        Simulation::new(run).is_ok()
+    };
+    assert!(accepted(100, None, Some("fifo")));
+    assert!(!accepted(300, None, Some("fifo")), "it is not there yet");
+    assert!(!accepted(100, Some("fifo"), None), "it is gone");
+    assert!(accepted(300, Some("fifo"), None));
+}
+
 #[test]
 fn what_cannot_change_is_refused_before_the_run() {
     let refused = |object, knob, value| {

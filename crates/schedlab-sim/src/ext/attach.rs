@@ -98,6 +98,11 @@ pub(crate) fn new_task(memory: &mut Memory, layout: &Layout, task: u32) -> Optio
     Some(at)
 }
 
+/// Bytes of region a task needs, with some for what the scheduler keeps of it.
+pub(crate) fn task_bytes(layout: &Layout) -> u64 {
+    (layout.task_size + TASK_NUMBER_BYTES).next_power_of_two() + 512
+}
+
 /// The task that stands for nothing to run.
 fn idle_task(memory: &mut Memory, layout: &Layout) -> Entity {
     let address = new_task(memory, layout, 0).expect("an empty region has room");
@@ -175,6 +180,7 @@ pub(crate) fn host(
         dsqs: Dsqs::new(builtin_queues(nr_cpus, nr_nodes)),
         idle,
         bypass: false,
+        bypass_depth: 0,
         exit: None,
         effects: Vec::new(),
         events: [0; EVENT_COUNTS],

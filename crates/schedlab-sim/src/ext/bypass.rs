@@ -17,25 +17,30 @@ const DONOR_PERCENT: u32 = 125;
 /// `SCX_BYPASS_LB_MIN_DELTA_DIV`: tasks are moved only if those too many take this part of the interval to run.
 const MIN_DELTA_DIV: u64 = 4;
 
-/// `scx_bypass(true)`: every waiting task is taken from the scheduler into the bypass queues.
-pub(crate) fn begin(cx: &mut Cx<'_>) {
+/// `scx_bypass(true)`: every waiting task is taken from the scheduler into the bypass queues. Whether it was not
+/// bypassed already.
+pub(crate) fn begin(cx: &mut Cx<'_>) -> bool {
     let host = cx.host();
+    host.bypass_depth += 1;
     if std::mem::replace(&mut host.bypass, true) {
-        return;
+        return false;
     }
     host.count(EventCount::BypassActivate);
     host.bypass_since = host.now;
     cycle_waiting(cx);
+    true
 }
 
-/// `scx_bypass(false)`: they go back to the scheduler.
-pub(crate) fn end(cx: &mut Cx<'_>) {
+/// `scx_bypass(false)`: they go back to the scheduler, once this was said as often as the other. Whether they do.
+pub(crate) fn end(cx: &mut Cx<'_>) -> bool {
     let host = cx.host();
-    if !std::mem::replace(&mut host.bypass, false) {
-        return;
+    host.bypass_depth = host.bypass_depth.saturating_sub(1);
+    if host.bypass_depth > 0 || !std::mem::replace(&mut host.bypass, false) {
+        return false;
     }
     host.events[EventCount::BypassDuration as usize] += (host.now - host.bypass_since) as i64;
     cycle_waiting(cx);
+    true
 }
 
 /// Takes every waiting task off its queue and puts it back, last come first, on each CPU.
@@ -111,6 +116,10 @@ fn give_away(
     while next != NIL && !takers.is_empty() && cx.host().bypassed(from) > most {
         let task = next;
         next = cx.host().task(task).next;
+        if cx.host().task(task).cpu != from {
+            // An earlier pass put it here from another CPU, whose run queue it is still on.
+            continue;
+        }
         let Some(taker) = taker_of(cx, task, takers) else { continue };
         if !may_move(cx, task, taker, false) {
             continue;

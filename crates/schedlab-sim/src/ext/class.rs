@@ -19,14 +19,13 @@ use crate::kernel::{Class, CostKind, Kernel};
 use schedlab_bpf::exec::Instance;
 use schedlab_bpf::image::MapOrigin;
 use schedlab_model::outcome::SchedulerExit;
-use schedlab_model::workload::change::CgroupSpec;
 use schedlab_model::{CpuId, Policy, TaskId};
 use std::collections::BTreeMap;
 
 /// Timer tokens: the watchdog, kicks of CPUs by themselves, the balancer of bypass, then timers of programs.
 const TOKEN_WATCHDOG: u32 = 0;
 pub(super) const TOKEN_KICK: u32 = 1;
-const TOKEN_BYPASS: u32 = 2047;
+pub(super) const TOKEN_BYPASS: u32 = 2047;
 const TOKEN_TIMERS: u32 = 2048;
 
 /// A scheduler attached to one simulation.
@@ -97,11 +96,6 @@ impl Attached {
         }
     }
 
-    /// Keeps a log of callbacks from now on.
-    pub(crate) fn start_trace(&mut self) {
-        self.host.trace = Some(Box::default());
-    }
-
     /// The log so far.
     pub(crate) fn take_trace(&mut self) -> CallTrace {
         self.host.trace.take().map_or_else(CallTrace::default, |trace| *trace)
@@ -133,6 +127,18 @@ impl Attached {
         if self.host.callbacks != 0 || self.host.lock_ns != 0 {
             self.charge_callbacks(k, cpu);
         }
+    }
+
+    /// The same where a rare entry ends: the CPU whose code ran pays, not whoever enters next.
+    pub(super) fn charge_here(&mut self, k: &mut Kernel) {
+        let here = k.this_cpu;
+        self.charge(k, here);
+    }
+
+    /// What was executed so far, and the locks it took, cost no simulated time.
+    pub(super) fn discard_costs(&mut self) {
+        (self.host.callbacks, self.host.lock_ns) = (0, 0);
+        self.forget_executed();
     }
 
     fn charge_callbacks(&mut self, k: &mut Kernel, cpu: CpuId) {
@@ -188,6 +194,8 @@ pub(crate) struct Ext {
     pub(super) executed_before: u64,
     /// CPUs went on or off this often (`scx_hotplug_seq`).
     pub(super) hotplug_seq: u64,
+    /// Callbacks are logged, of schedulers that come later too.
+    pub(super) logging: bool,
 }
 
 impl Ext {
@@ -237,7 +245,8 @@ impl Ext {
     }
 
     /// A new task exists (`ops.init_task`, then `ops.enable` if it [is taken](Ext::takes)); before its first
-    /// placement. Called for every task of any class, as `scx_fork` does.
+    /// placement. Called for every task of any class, as `scx_fork` does. A task for which the region has no room ends
+    /// the scheduler and is of the fair class.
     pub(crate) fn init_task(&mut self, k: &mut Kernel, task: TaskId) {
         let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
         let in_class = k.task(task).class == Class::Ext;
@@ -248,60 +257,12 @@ impl Ext {
                     lifecycle::enable_task(cx, task.0);
                 }
             });
+        } else if in_class {
+            k.task_mut(task).class = Class::Fair;
         }
-    }
-
-    /// `handle_hotplug` and what programs see of it.
-    pub(crate) fn hotplug(&mut self, k: &mut Kernel, cpu: CpuId, online: bool) {
-        self.hotplug_seq += 1;
-        let Some(ext) = self.attached.as_deref_mut() else { return };
-        let live = ext.host.enabled != 0 && ext.host.exit.is_none();
-        ext.enter(k, |cx| {
-            if live {
-                lifecycle::hotplug(cx, cpu.0, online);
-            }
-            lifecycle::set_online(cx, cpu.0, online);
-        });
-    }
-
-    /// The machine is being suspended, or is back: `scx_pm_handler`.
-    pub(crate) fn suspend(&mut self, k: &mut Kernel, suspended: bool) {
-        let live = |ext: &&mut Attached| ext.host.enabled != 0 && ext.host.exit.is_none();
-        let Some(ext) = self.attached.as_deref_mut().filter(live) else { return };
-        ext.enter(k, if suspended { bypass::begin } else { bypass::end });
-        if suspended && ext.host.bypasses_by_cpu() {
-            k.arm_ext_timer(TOKEN_BYPASS, k.now + bypass::BALANCE_NS);
-        }
-        (0..k.cpu_count() as u32).for_each(|cpu| k.resched_curr(CpuId(cpu)));
-    }
-
-    /// A cgroup has other settings.
-    pub(crate) fn change_cgroup(&mut self, k: &mut Kernel, spec: &CgroupSpec) {
-        let live = |ext: &&mut Attached| ext.host.enabled != 0 && ext.host.exit.is_none();
-        if let Some(ext) = self.attached.as_deref_mut().filter(live) {
-            ext.enter(k, |cx| cgroup::change(cx, spec));
-        }
-    }
-
-    /// A task is to move to a cgroup (empty: it stays): where to, if it does and the scheduler agrees.
-    pub(crate) fn prepare_move(&mut self, k: &mut Kernel, task: TaskId, path: &str) -> Option<usize> {
-        let ext = self.of(task).filter(|_| !path.is_empty())?;
-        let to = ext.host.find_cgroup(path);
-        if to == ext.host.task(task.0).cgroup as usize {
-            return None;
-        }
-        ext.enter(k, |cx| cgroup::prepare_move(cx, task.0, to)).then_some(to)
-    }
-
-    /// Whether there is a scheduler that was told of the task.
-    pub(crate) fn knows(&mut self, task: TaskId) -> bool {
-        self.of(task).is_some()
-    }
-
-    /// The task moves, off its queue.
-    pub(crate) fn move_task(&mut self, k: &mut Kernel, task: TaskId, to: usize) {
-        if let Some(ext) = self.of(task) {
-            ext.enter(k, |cx| cgroup::move_task(cx, task.0, to));
+        if !in_class {
+            // No enqueue of the class follows, which would charge it.
+            ext.charge_here(k);
         }
     }
 
@@ -316,6 +277,7 @@ impl Ext {
     pub(crate) fn exit_task(&mut self, k: &mut Kernel, task: TaskId) {
         let Some(ext) = self.of(task) else { return };
         ext.enter(k, |cx| lifecycle::exit_task(cx, task.0));
+        ext.charge_here(k);
         let size = ext.host.layout.task_size + super::objects::TASK_NUMBER_BYTES;
         let address = std::mem::take(&mut ext.host.task_mut(task.0).address);
         ext.instance.owner_died(address);
@@ -363,6 +325,7 @@ impl Ext {
             lifecycle::write_affinity(cx, task.0, &facts);
             then(cx);
         });
+        ext.charge_here(k);
     }
 
     /// The attached scheduler if it knows the task.
@@ -453,9 +416,12 @@ impl Ext {
         if next.is_some() && next == prev {
             ext.charge(k, cpu);
         }
-        if next.is_none() && k.cpu(cpu).curr.is_idle() && ext.host.idle.enabled {
+        if next.is_none() && k.cpu(cpu).curr.is_idle() {
             // Idle to idle: a CPU claimed and kicked for nothing counts as idle again.
-            idle::update(&ext.host, ext.instance.memory(), cpu.0, true);
+            if ext.host.idle.enabled {
+                idle::update(&ext.host, ext.instance.memory(), cpu.0, true);
+            }
+            ext.charge(k, cpu);
         }
         next
     }
@@ -473,6 +439,10 @@ impl Ext {
         let class = ext.note_curr(k, cpu, next);
         ext.enter(k, |cx| dispatch::put_prev_task(cx, cpu.0, task.0, Next { task: next.0, class }));
         ext.publish(k, cpu, task);
+        if let CurrClass::Above(_) = class {
+            // Who comes is not the class's, so nothing of the class follows.
+            ext.charge(k, cpu);
+        }
     }
 
     /// The task becomes current (`ops.running`).
@@ -534,6 +504,8 @@ impl Ext {
             }
             TOKEN_BYPASS if ext.host.bypass => {
                 ext.enter(k, bypass::balance);
+                // The timer interrupts a CPU of which nothing is known: nobody pays.
+                ext.discard_costs();
                 k.arm_ext_timer(TOKEN_BYPASS, k.now + bypass::BALANCE_NS);
             }
             TOKEN_BYPASS => {}
@@ -597,7 +569,7 @@ impl Ext {
             }
             k.cancel_ext_timer(TOKEN_WATCHDOG);
             k.cancel_ext_timer(TOKEN_BYPASS);
-            ext.host.callbacks = 0;
+            ext.discard_costs();
         }
     }
 
@@ -625,8 +597,10 @@ impl Attached {
             Class::Fair => CurrClass::Above(3),
         };
         if let CurrClass::Above(_) = class {
+            // One for which there was no room is nobody to programs.
+            let known = if self.host.address_of(curr.0) == 0 { 0 } else { curr.0 };
             let rq = self.host.rq_mut(cpu.0);
-            (rq.curr, rq.curr_class) = (curr.0, class);
+            (rq.curr, rq.curr_class) = (known, class);
         }
         class
     }

@@ -442,7 +442,7 @@ fn switch_class(cx: &mut Cx<'_>, cpu: u32, next: u32, reason: u32) {
     if !host.has_op(Op::CpuRelease) {
         return;
     }
-    let task = host.task(next).address;
+    let task = host.address_of(next);
     let Some(args) = cx.memory().alloc(16, 8) else { return };
     cx.memory().write_u32(args, reason);
     cx.memory().write_u64(args + 8, task);

@@ -5,7 +5,6 @@
 
 use super::cgroup;
 use super::class::{Attached, Ext};
-use super::consts::SCX_SLICE_DFL;
 use super::host::CurrClass;
 use super::lifecycle;
 use super::lock::LockCosts;
@@ -27,12 +26,22 @@ impl Ext {
     }
 
     /// Another scheduler takes the place of the one there was, which has been disabled; the log of callbacks goes on.
-    pub(crate) fn replace(&mut self, mut next: Ext) {
-        let executed = self.bpf_instructions();
-        if let (Some(before), Some(after)) = (self.attached.as_deref_mut(), next.attached.as_deref_mut()) {
-            after.host.trace = before.host.trace.take();
+    pub(crate) fn replace(&mut self, next: Ext) {
+        let (executed_before, hotplug_seq, logging) =
+            (self.bpf_instructions(), self.hotplug_seq, self.logging);
+        let log = self.attached.as_deref_mut().and_then(|before| before.host.trace.take());
+        *self = Ext { executed_before, hotplug_seq, logging, ..next };
+        if let Some(after) = self.attached.as_deref_mut().filter(|_| logging) {
+            after.host.trace = Some(log.unwrap_or_default());
         }
-        *self = Ext { executed_before: executed, hotplug_seq: self.hotplug_seq, ..next };
+    }
+
+    /// Keeps a log of callbacks from now on.
+    pub(crate) fn start_trace(&mut self) {
+        self.logging = true;
+        if let Some(ext) = self.attached.as_deref_mut() {
+            ext.host.trace = Some(Box::default());
+        }
     }
 
     /// `ops.init()`, bypass, cgroups, then `ops.init_task()` of every task that exists, in the order in which they
@@ -56,6 +65,9 @@ impl Ext {
             ext.describe_cpu(k, cpu);
         }
         ext.enter(k, |cx| lifecycle::start(cx, true));
+        if ext.host.bypass {
+            ext.arm_balancer(k);
+        }
         for task in tasks {
             if ext.host.aborting() || ext.host.enabled == 0 {
                 return;
@@ -72,11 +84,11 @@ impl Ext {
         self.of(task).is_some_and(|ext| ext.host.task(task.0).life == Life::Ready)
     }
 
-    /// The task changes to the class, or stays in its own, while the scheduler comes: a fresh slice.
+    /// The task changes to the class, or stays in its own, while the scheduler comes: a fresh slice, that of bypass.
     pub(crate) fn refresh_slice(&mut self, task: TaskId) {
         if let Some(ext) = self.of(task) {
             let (host, memory) = (&ext.host, ext.instance.memory());
-            host.set_slice(memory, task.0, SCX_SLICE_DFL);
+            host.set_slice(memory, task.0, host.default_slice());
         }
     }
 

@@ -204,7 +204,10 @@ pub(crate) struct Host {
     pub rqs: Vec<Rq>,
     pub dsqs: Dsqs,
     pub idle: Idle,
+    /// Whether [`Host::bypass_depth`] is above 0.
     pub bypass: bool,
+    /// How many want it bypassed.
+    pub bypass_depth: u32,
     pub exit: Option<ExitInfo>,
     pub effects: Vec<Effect>,
     pub events: [i64; EVENT_COUNTS],

@@ -45,11 +45,10 @@ impl Attached {
 }
 
 impl Simulation {
-    /// Keeps a log of the ext scheduler's callbacks from now on; for comparing with a real kernel.
+    /// Keeps a log of the callbacks of ext schedulers, of those that come later too, from now on; for comparing with a
+    /// real kernel.
     pub fn log_callbacks(&mut self) {
-        if let Some(ext) = self.core.ext.attached() {
-            ext.start_trace();
-        }
+        self.core.ext.start_trace();
     }
 
     /// The log so far; it ends here.

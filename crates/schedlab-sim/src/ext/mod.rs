@@ -5,7 +5,7 @@
 //! the core: the functions of `struct sched_class`. Behind it: [`enqueue`] and [`dispatch`] move tasks between
 //! queues ([`dsq`]) and call the scheduler ([`call`]); [`kfunc`] is what it may call back; [`idle`] tracks
 //! idle CPUs; [`lifecycle`] is beginning and end, [`enable`] how a scheduler comes, [`bypass`] how
-//! tasks pass it by; [`exit`] why it ended; [`kernel`] the simulated kernel's
+//! tasks pass it by; [`machine`] what happens to the machine meanwhile; [`exit`] why it ended; [`kernel`] the simulated kernel's
 //! types. docs/model.md says where all this differs from Linux.
 //!
 //! An error is remembered; the core asks [`Ext::take_exit`] after every event and, if there is one, moves
@@ -32,6 +32,7 @@ mod kfunc;
 mod kick;
 mod lifecycle;
 mod lock;
+mod machine;
 mod mask;
 mod objects;
 mod reenq;

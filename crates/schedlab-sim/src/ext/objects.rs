@@ -1,5 +1,6 @@
 //! Kernel objects in the region: reading and writing the fields of tasks and run queues.
 
+use super::consts::{SCX_SLICE_BYPASS, SCX_SLICE_DFL};
 use super::host::{Cx, Host};
 use super::mask::Mask;
 use schedlab_bpf::memory::Memory;
@@ -30,6 +31,12 @@ impl Host {
     #[inline]
     pub(crate) fn set_slice(&self, memory: &mut Memory, task: u32, slice: u64) {
         memory.write_u64(self.task(task).address + self.layout.task.slice, slice);
+    }
+
+    /// `sch->slice_dfl`: shorter while the scheduler is bypassed.
+    #[inline]
+    pub(crate) fn default_slice(&self) -> u64 {
+        if self.bypass && self.bypasses_by_cpu() { SCX_SLICE_BYPASS } else { SCX_SLICE_DFL }
     }
 
     /// `p->scx.dsq_vtime`.
@@ -103,11 +110,6 @@ pub(crate) fn slice(cx: &mut Cx<'_>, task: u32) -> u64 {
 #[inline]
 pub(crate) fn refill_slice(cx: &mut Cx<'_>, task: u32) {
     let (host, memory) = cx.parts();
-    let slice = if host.bypass && host.bypasses_by_cpu() {
-        super::consts::SCX_SLICE_BYPASS
-    } else {
-        super::consts::SCX_SLICE_DFL
-    };
-    host.set_slice(memory, task, slice);
+    host.set_slice(memory, task, host.default_slice());
     host.count(super::host::EventCount::RefillSliceDfl);
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Instructions one callback may execute: far beyond what the verifier lets pass, short enough to fail soon.
 const BUDGET: u64 = 50_000_000;
-/// Bytes of region beside maps and tasks, as a power of two.
+/// The smallest region, as a power of two.
 const REGION_LOG2_MIN: u32 = 24;
 /// The largest region there is.
 const REGION_LOG2_MAX: u32 = 31;
@@ -50,7 +50,9 @@ struct Inner {
     compiled: Compiled<Host>,
     programs: [Option<u32>; Op::COUNT],
     ops: OpsData,
-    interpreted: bool,
+    /// As prepared.
+    options: ExtOptions,
+    memory_bytes_log2: u32,
     set_up: Option<Arc<dyn SetUp>>,
 }
 
@@ -59,8 +61,8 @@ struct Inner {
 pub struct ExtOptions {
     /// Run by the interpreter instead of native code: slower, for tests.
     pub interpreted: bool,
-    /// Region of an instance in bytes as a power of two, 0 for a size that fits the machine. Larger for
-    /// objects with large maps or many tasks.
+    /// Region of an instance in bytes as a power of two, 0 for a size that fits the machine, the object's maps and
+    /// the tasks of a workload.
     pub memory_bytes_log2: u32,
     /// Instructions that one callback may execute before it is taken to loop for ever; 0 for 50 million.
     pub instructions_max: u64,
@@ -108,10 +110,8 @@ impl ExtScheduler {
         let layout = Arc::new(Layout::of(&kernel_btf(version)));
         let nr_cpus = topology.cpu_count() as u32;
         let table = kfunc::table(&layout, nr_cpus, topology.nodes().len() as u32);
-        let needed = u64::from(nr_cpus) * BYTES_PER_CPU + Compiled::<Host>::map_bytes(&image, nr_cpus);
-        let fitting = needed.next_power_of_two().trailing_zeros();
         let memory_bytes_log2 = match options.memory_bytes_log2 {
-            0 => (fitting + 1).clamp(REGION_LOG2_MIN, REGION_LOG2_MAX),
+            0 => region_log2(&image, nr_cpus, 0, &layout),
             chosen => chosen,
         };
         let compile = Options {
@@ -126,7 +126,6 @@ impl ExtScheduler {
         };
         let compiled = Compiled::new(image, &table, compile).map_err(|error| refuse(error.to_string()))?;
         let topology = Arc::new(topology.clone());
-        let interpreted = options.interpreted;
         Ok(ExtScheduler(Arc::new(Inner {
             name,
             version,
@@ -135,9 +134,25 @@ impl ExtScheduler {
             compiled,
             programs,
             ops,
-            interpreted,
+            options,
+            memory_bytes_log2,
             set_up,
         })))
+    }
+
+    /// Prepares it anew with a larger region if its own may be too small for so many tasks; not if the size of its
+    /// region was chosen.
+    pub(crate) fn make_room(&mut self, tasks: u64) -> Result<(), SimError> {
+        let inner = &*self.0;
+        let nr_cpus = inner.topology.cpu_count() as u32;
+        let memory_bytes_log2 = region_log2(self.image(), nr_cpus, tasks, &inner.layout);
+        if inner.options.memory_bytes_log2 != 0 || memory_bytes_log2 <= inner.memory_bytes_log2 {
+            return Ok(());
+        }
+        let options = ExtOptions { memory_bytes_log2, ..inner.options };
+        let (image, set_up) = (self.image().clone(), inner.set_up.clone());
+        *self = ExtScheduler::with_set_up(image, inner.version, &inner.topology, options, set_up)?;
+        Ok(())
     }
 
     /// Helpers and kfuncs that programs of an object call and no simulated kernel of this version provides:
@@ -210,7 +225,7 @@ impl ExtScheduler {
     pub(crate) fn attach(&self, seed: u64) -> Attached {
         let inner = &*self.0;
         let mut instance = inner.compiled.instance(seed);
-        instance.set_interpreted(inner.interpreted);
+        instance.set_interpreted(inner.options.interpreted);
         for (op, program) in inner.programs.iter().enumerate() {
             if let Some(program) = program {
                 instance.bind(op, *program as usize);
@@ -226,6 +241,13 @@ impl ExtScheduler {
         );
         Attached::new(self.clone(), instance, host)
     }
+}
+
+/// Bytes of a region for an object's maps, the machine's CPUs and so many tasks, as a power of two, with some to spare.
+fn region_log2(image: &ObjectImage, nr_cpus: u32, tasks: u64, layout: &Layout) -> u32 {
+    let others = u64::from(nr_cpus) * BYTES_PER_CPU + Compiled::<Host>::map_bytes(image, nr_cpus);
+    let needed = others + tasks * attach::task_bytes(layout);
+    (needed.next_power_of_two().trailing_zeros() + 1).clamp(REGION_LOG2_MIN, REGION_LOG2_MAX)
 }
 
 /// Answers what the object asks of the kernel's configuration, unless a set-up did.

@@ -27,6 +27,8 @@ pub struct Run<'a> {
     /// The scheduler comes after a second, when the tasks run.
     pub late: bool,
     pub costs: Costs,
+    /// Region, 0 for one that fits.
+    pub memory_bytes_log2: u32,
 }
 
 impl<'a> Run<'a> {
@@ -42,17 +44,27 @@ impl<'a> Run<'a> {
             interpreted: false,
             late: false,
             costs: Costs::default(),
+            memory_bytes_log2: 0,
         }
     }
 
     /// A simulation ready to run.
     pub fn simulation(&self) -> Simulation {
+        Simulation::new(self.config()).expect("valid")
+    }
+
+    /// What it is to be made from.
+    pub fn config(&self) -> SimulationConfig {
         let mut workload = parse(self.workload).expect("a workload");
         if self.late {
             let change = Change::Scheduler(Some(self.scheduler.to_owned()));
             workload.changes.push(TimedChange { time: Nanos::from_millis(1_000), change });
         }
-        let options = ExtOptions { interpreted: self.interpreted, ..ExtOptions::default() };
+        let options = ExtOptions {
+            interpreted: self.interpreted,
+            memory_bytes_log2: self.memory_bytes_log2,
+            ..ExtOptions::default()
+        };
         let bytes = object(self.scheduler);
         let scheduler = ExtScheduler::load(self.scheduler, bytes, self.kernel, &self.topology, options);
         let mut machine = MachineDescription::generic("test", self.topology.clone());
@@ -68,7 +80,7 @@ impl<'a> Run<'a> {
         }
         let knob = |(name, value): &(&str, i64)| Setting::Knob { name: (*name).to_owned(), value: *value };
         config.settings = self.knobs.iter().map(knob).collect();
-        Simulation::new(config).expect("valid")
+        config
     }
 
     /// Runs it.
