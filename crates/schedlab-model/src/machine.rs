@@ -118,6 +118,11 @@ impl Cost {
     pub const fn assumed(ns: u64, spread_percent: u32) -> Cost {
         Cost { value: Nanos(ns), spread_percent, quantiles: None, origin: Origin::Assumed }
     }
+
+    /// Whether it was measured on the machine.
+    pub fn is_measured(&self) -> bool {
+        self.origin == Origin::Measured
+    }
 }
 
 /// What things cost on this machine.
@@ -285,7 +290,8 @@ pub struct MachineDescription {
     /// such kernel was seen to do.
     #[serde(default)]
     pub vcpu_pack_percent: u32,
-    /// Idle states, the shallowest first; a measured `idle_exit` holds their latencies already and leaves them out.
+    /// Idle states, the shallowest first; a measured `idle_exit` or `ipi_idle` holds their latencies
+    /// already and leaves them out.
     #[serde(default, rename = "idle_state", skip_serializing_if = "Vec::is_empty")]
     pub idle_states: Vec<IdleState>,
     /// Its CPUs.
@@ -303,7 +309,48 @@ fn timer_slack_default() -> Nanos {
     Nanos::from_micros(50)
 }
 
+/// The longest that anything may cost, and the longest residency.
+const LONGEST: Nanos = Nanos(10_000_000_000);
+
+/// A number of a machine file that no machine has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MachineError {
+    /// Ticks a second.
+    #[error("hz is {0}: give 10 to 10000")]
+    Hz(u32),
+    /// A cost or latency.
+    #[error("{name} is {value}: give at most 10s")]
+    Long {
+        /// Its name in the file.
+        name: String,
+        /// What it says.
+        value: Nanos,
+    },
+}
+
 impl MachineDescription {
+    /// Whether its numbers are such as machines have.
+    pub fn check(&self) -> Result<(), MachineError> {
+        if !(10..=10_000).contains(&self.hz) {
+            return Err(MachineError::Hz(self.hz));
+        }
+        let costs = Costs::NAMES.iter().zip(self.costs.all()).flat_map(|(name, cost)| {
+            let quantiles = cost.quantiles.unwrap_or_default().map(Nanos);
+            std::iter::once(cost.value).chain(quantiles).map(move |value| (format!("costs.{name}"), value))
+        });
+        let states = self.idle_states.iter().flat_map(|state| {
+            [
+                (format!("exit_latency of idle state {}", state.name), state.exit_latency),
+                (format!("target_residency of idle state {}", state.name), state.target_residency),
+            ]
+        });
+        let slack = std::iter::once(("timer_slack".to_owned(), self.timer_slack));
+        match costs.chain(states).chain(slack).find(|(_, value)| *value > LONGEST) {
+            Some((name, value)) => Err(MachineError::Long { name, value }),
+            None => Ok(()),
+        }
+    }
+
     /// A machine with default costs, HZ 250 and kernel 6.18.
     pub fn generic(name: &str, topology: Topology) -> MachineDescription {
         MachineDescription {
@@ -324,6 +371,24 @@ impl MachineDescription {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_no_machine_has_are_refused() {
+        let machine = || MachineDescription::generic("test", Topology::flat(1).expect("one CPU"));
+        assert_eq!(machine().check(), Ok(()));
+        for hz in [0, 9, 2_000_000_000] {
+            assert_eq!(MachineDescription { hz, ..machine() }.check(), Err(MachineError::Hz(hz)));
+        }
+        let mut slow = machine();
+        slow.costs.ext_callback.value = Nanos(u64::MAX / 2);
+        let error = slow.check().expect_err("too long").to_string();
+        assert!(error.starts_with("costs.ext_callback is ") && error.ends_with("at most 10s"), "{error}");
+        let mut deep = machine();
+        let [exit_latency, target_residency] = [1, u64::MAX].map(Nanos);
+        let origin = Origin::Assumed;
+        deep.idle_states.push(IdleState { name: "C9".to_owned(), exit_latency, target_residency, origin });
+        assert!(deep.check().expect_err("too long").to_string().contains("idle state C9"));
+    }
 
     #[test]
     fn kernel_releases_are_read() {

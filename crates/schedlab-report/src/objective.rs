@@ -21,7 +21,7 @@ const ALIASES: &[(&str, Metric)] = &[
 const PERCENTILE_RESOLUTION: f64 = 1.0 / 32.0;
 
 /// A number that runs are compared by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Objective {
     /// One of the metrics every run has.
     Metric(Metric),
@@ -31,6 +31,8 @@ pub enum Objective {
         name: String,
         /// Which way is better.
         direction: Direction,
+        /// Differences below it do not matter; of 0 and more there would be no ratio without one.
+        floor: f64,
     },
 }
 
@@ -180,7 +182,7 @@ impl Objective {
             Objective::Metric(metric) if metric.unit() == "1/s" => 1e-6,
             _ if self.compares_misses() => 0.001,
             Objective::Metric(_) => 1.0,
-            Objective::Custom { .. } => f64::MIN_POSITIVE,
+            Objective::Custom { floor, .. } => floor.max(f64::MIN_POSITIVE),
         }
     }
 

@@ -57,13 +57,19 @@ pub enum SimError {
         /// Why, with the remedy.
         reason: String,
     },
+    /// A number of the machine that no machine has.
+    #[error("machine {name}: {error}")]
+    Machine {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        error: schedlab_model::machine::MachineError,
+    },
     /// A kernel that is not modelled.
     #[error("kernel {0} is not modelled: choose one from 5.7 to 7.2, e.g. 5.7, 6.1, 6.12, 6.18 or 7.2")]
     Kernel(String),
     /// An event of a CPU the machine does not have.
-    #[error(
-        "the workload takes cpu {cpu} on or offline, the machine has {cpus} CPUs: choose a larger machine"
-    )]
+    #[error("an event of the workload names cpu {cpu}, the machine has {cpus} CPUs: choose a larger machine")]
     NoCpu {
         /// The CPU.
         cpu: u32,

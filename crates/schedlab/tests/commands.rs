@@ -281,7 +281,11 @@ fn a_metric_of_the_users_own_ranks_candidates() {
         let [own, mean] = ["twice", "run_delay_mean"].map(|name| run.values[name]);
         assert!(mean > 0.0 && (own - 2.0 * mean).abs() < 1e-4 * own, "{own} {mean}");
     }
-    compare("none=echo no number").refused(2, &["printed 'no number' for fair, not one number"]);
+    // Tasks are told on machines with other costs too.
+    compare("tasks=grep -o '\"run_delay_ns\"' | wc -l").done();
+    compare("none=echo no number").refused(2, &["printed 'no number' for fair, not one number of 0 or more"]);
+    compare("none=echo -3").refused(2, &["printed '-3'"]);
+    compare("loud=yes").refused(2, &["metric command 'yes'"]);
     compare("none=echo why >&2; exit 4").refused(2, &["exit status: 4", "why"]);
     compare("makespan=echo 1").refused(2, &["is there already"]);
 }

@@ -18,7 +18,7 @@ mod target;
 mod translate;
 
 pub use session::{record, record_in_memory};
-pub use target::{Target, invoking_ids};
+pub use target::{Target, kill_group, run_as_invoking_user};
 
 use schedlab_model::Nanos;
 use schedlab_model::machine::MachineDescription;

@@ -5,10 +5,12 @@
 
 use super::{RecordError, snapshot};
 use std::env;
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,10 +50,44 @@ fn invoking_user() -> Option<Identity> {
     (uid != effective).then(|| Identity { uid, gid, groups: groups_of(uid, gid) })
 }
 
-/// User and group of who asked for this, if the process runs as somebody else: what a user names is run as the
-/// user.
-pub fn invoking_ids() -> Option<(u32, u32)> {
-    invoking_user().map(|identity| (identity.uid, identity.gid))
+/// Lets a command run as who asked for it, with the user's groups and home, if the process runs as somebody else.
+pub fn run_as_invoking_user(command: &mut std::process::Command) {
+    let Some(identity) = invoking_user() else { return };
+    if let Some((name, home)) = name_and_home(identity.uid) {
+        command.env("USER", &name).env("LOGNAME", name).env("HOME", home);
+    }
+    // SAFETY: between fork and exec only the three system calls of `drop_to` are made.
+    unsafe {
+        command.pre_exec(move || if drop_to(&identity) { Ok(()) } else { Err(io::Error::last_os_error()) });
+    }
+}
+
+/// Ends a process group, e.g. one made by `CommandExt::process_group`; one that is gone is fine.
+pub fn kill_group(leader: u32) {
+    // SAFETY: a plain system call.
+    unsafe { libc::kill(-(leader as libc::pid_t), libc::SIGKILL) };
+}
+
+/// Becomes another user for good; async-signal-safe.
+fn drop_to(identity: &Identity) -> bool {
+    // SAFETY: plain system calls on valid memory.
+    unsafe {
+        libc::setgroups(identity.groups.len(), identity.groups.as_ptr()) == 0
+            && libc::setgid(identity.gid) == 0
+            && libc::setuid(identity.uid) == 0
+    }
+}
+
+fn name_and_home(uid: libc::uid_t) -> Option<(OsString, OsString)> {
+    // SAFETY: the entry is copied before any other call that may overwrite it.
+    unsafe {
+        let entry = libc::getpwuid(uid);
+        if entry.is_null() {
+            return None;
+        }
+        let text = |at| OsString::from_vec(CStr::from_ptr(at).to_bytes().to_vec());
+        Some((text((*entry).pw_name), text((*entry).pw_dir)))
+    }
 }
 
 /// Supplementary groups of a user; only the primary one if the user has no entry.
@@ -218,12 +254,7 @@ fn become_command(
         if libc::read(wait.as_raw_fd(), (&raw mut word).cast(), 1) != 1 {
             libc::_exit(127);
         }
-        let dropped = identity.is_none_or(|identity| {
-            libc::setgroups(identity.groups.len(), identity.groups.as_ptr()) == 0
-                && libc::setgid(identity.gid) == 0
-                && libc::setuid(identity.uid) == 0
-        });
-        if dropped {
+        if identity.is_none_or(drop_to) {
             // Rust ignores it; a command expects the default.
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::execvp(arguments[0], arguments.as_ptr());

@@ -307,7 +307,8 @@ impl<'a> Table<'a> {
         if let Some(reason) = self.input.failures.get(&self.input.candidates[candidate].name) {
             return Some(reason.clone());
         }
-        if let Some(reason) = self.samples(candidate).find_map(|sample| sample.failure) {
+        let mut unperturbed = self.samples(candidate).filter(|sample| sample.cost_seed.is_none());
+        if let Some(reason) = unperturbed.find_map(|sample| sample.failure) {
             return Some(reason.to_owned());
         }
         let cut = |index: usize| self.samples(index).filter(|run| run.cut && run.cost_seed.is_none()).count();
@@ -371,7 +372,9 @@ impl<'a> Table<'a> {
     /// Counts on how many machines with perturbed costs the verdict's sign stays, and takes back a verdict
     /// that too few of them share.
     fn apply_robustness(&self, candidate: usize, row: &mut Row) {
-        let mut costs: Vec<u64> = self.samples(candidate).filter_map(|sample| sample.cost_seed).collect();
+        // Where the baseline ran: a candidate that failed there does not hold there.
+        let baseline = self.samples(self.input.baseline);
+        let mut costs: Vec<u64> = baseline.filter_map(|sample| sample.cost_seed).collect();
         costs.sort_unstable();
         costs.dedup();
         let Some(ratio) = row.ratio.filter(|_| matches!(row.verdict, Verdict::Better | Verdict::Worse))
@@ -379,16 +382,16 @@ impl<'a> Table<'a> {
             return;
         };
         let least = self.input.settings.min_effect.ln_1p();
-        let means = costs.iter().filter_map(|&cost| {
+        let holds_on = |&cost: &u64| {
+            let failed =
+                self.samples(candidate).any(|run| run.cost_seed == Some(cost) && run.failure.is_some());
             let works = self.differences(candidate, self.input.objective, Some(cost));
             let pairs: Vec<f64> = works.into_iter().flatten().collect();
-            (!pairs.is_empty()).then(|| stats::mean(&pairs))
-        });
-        let (mut holds, mut of) = (0, 0);
-        for mean in means {
-            of += 1;
-            holds += u32::from((mean < 0.0) == (ratio.estimate < 1.0) && mean.abs() >= least);
-        }
+            let mean = if pairs.is_empty() || failed { 0.0 } else { stats::mean(&pairs) };
+            (mean < 0.0) == (ratio.estimate < 1.0) && mean.abs() >= least
+        };
+        let of = costs.len() as u32;
+        let holds = costs.iter().filter(|cost| holds_on(cost)).count() as u32;
         if of == 0 {
             return;
         }
@@ -424,8 +427,11 @@ fn more(interval: &LogInterval, relevant: f64, pairs: u32) -> Option<More> {
 fn overall(input: &ComparisonInput<'_>, rows: &[Row]) -> Overall {
     let best = rows.iter().find(|row| row.is_winner());
     let name = |row: &Row| row.candidate.clone();
+    // The bound is of one pair of replays; runs that surely gained more say that it is not one here.
+    let gained = |row: &Row| row.ratio.and_then(|ratio| ratio.interval).map_or(0.0, |(_, high)| 1.0 - high);
     if let Some(GainBound { gain_max }) = input.bound
         && gain_max < input.settings.relevant_effect
+        && best.is_none_or(|best| gained(best) <= gain_max)
     {
         return Overall::NotScheduling { gain_max, candidate: best.map(name) };
     }

@@ -1,7 +1,7 @@
 //! What things cost on this run: the machine's costs, perturbed once if asked, scattered at each use.
 
 use crate::rng::Rng;
-use schedlab_model::machine::{Costs, MachineDescription, Origin, QUANTILES_PERMILLE};
+use schedlab_model::machine::{Cost, Costs, MachineDescription, QUANTILES_PERMILLE};
 use schedlab_model::topology::Distance;
 
 /// Something that costs time.
@@ -102,7 +102,7 @@ impl CostTable {
             residency: state.target_residency.0,
             latency: state.exit_latency.0 * percent / 100,
         });
-        let measured = machine.costs.idle_exit.origin == Origin::Measured;
+        let measured = [machine.costs.idle_exit, machine.costs.ipi_idle].iter().any(Cost::is_measured);
         let mut idle: Vec<IdleDepth> = if measured { Vec::new() } else { states.collect() };
         idle.sort_by_key(|state| state.residency);
         CostTable { ranges, quantiles, idle }
@@ -156,7 +156,7 @@ fn between_quantiles(quantiles: &[u64; 8], position: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::machine::{Cost, IdleState};
+    use schedlab_model::machine::{IdleState, Origin};
     use schedlab_model::{Nanos, topology::Topology};
 
     fn with(costs: Costs) -> MachineDescription {
@@ -182,8 +182,13 @@ mod tests {
             (0..50).map(|seed| CostTable::new(&machine, Some(seed)).idle_latency(u64::MAX)).collect();
         assert!(perturbed.iter().all(|latency| (85_000..=255_000).contains(latency)));
         assert!(perturbed.iter().min() < Some(&100_000) && perturbed.iter().max() > Some(&240_000));
-        machine.costs.idle_exit.origin = Origin::Measured;
-        assert_eq!(CostTable::new(&machine, None).idle_latency(u64::MAX), 0);
+        for wakes_itself in [true, false] {
+            machine.costs = Costs::default();
+            let costs = &mut machine.costs;
+            let measured = if wakes_itself { &mut costs.idle_exit } else { &mut costs.ipi_idle };
+            measured.origin = Origin::Measured;
+            assert_eq!(CostTable::new(&machine, None).idle_latency(u64::MAX), 0);
+        }
     }
 
     #[test]

@@ -49,7 +49,10 @@ pub fn examine(
     let baseline = Candidate::baseline();
     let request = RunRequest { candidate: &baseline, ..request };
     let replayed = machine.run_bare(&request).map_err(explain)?;
-    let triage = Triage::of(recording).with_ideal(bound.makespan, replayed.makespan);
+    let triage = Triage::of(recording);
+    // Of a replay that was cut nobody knows how long it would take.
+    let whole = !bound.cut && !replayed.cut;
+    let triage = if whole { triage.with_ideal(bound.makespan, replayed.makespan) } else { triage };
     let piece = &machine.pieces()[index];
     let fidelity = if piece.machine.topology == recording.machine.topology {
         let (_, replayed) = machine.record(&request).map_err(explain)?;
