@@ -143,6 +143,7 @@ fn recording() -> impl Strategy<Value = Recording> {
         let provenance = Provenance {
             origin: if live { "live" } else { "simulated" }.to_owned(),
             command: vec!["sleep".to_owned(), "1".to_owned()],
+            target: "unit work.service".to_owned(),
             dropped_per_cpu: vec![0, 3],
             groups: live
                 .then(|| vec![CgroupSpec { path: "/a".to_owned(), settings: CgroupSettings::default() }]),

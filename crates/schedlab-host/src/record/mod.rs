@@ -185,6 +185,14 @@ pub enum RecordError {
     /// The unit is not there or does not run.
     #[error("the unit {0} does not run: start it with 'systemctl start', or check its name")]
     UnitNotRunning(String),
+    /// systemd does not answer.
+    #[error("'systemctl show {unit}' failed: {reason}; --cgroup takes the unit's control group too")]
+    Systemctl {
+        /// The unit.
+        unit: String,
+        /// What systemctl said.
+        reason: String,
+    },
     /// Recording something that exists, without an end.
     #[error("recording a process that exists needs an end: give --duration, or stop it with Ctrl-C")]
     NoDuration,

@@ -119,14 +119,15 @@ pub fn record_in_memory(
 }
 
 fn provenance(options: &RecordOptions) -> Provenance {
-    let command = match &options.target {
-        Target::Command(command) => command.clone(),
-        _ => Vec::new(),
+    let (command, target) = match &options.target {
+        Target::Command(command) => (command.clone(), String::new()),
+        other => (Vec::new(), other.to_string()),
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Provenance {
         origin: "live".to_owned(),
         command,
+        target,
         kernel_release: machine::kernel_release(),
         scheduler: machine::running_scheduler(),
         started_unix_s: now.map_or(0, |since| since.as_secs()),

@@ -6,6 +6,7 @@
 use super::{RecordError, snapshot};
 use std::env;
 use std::ffi::{CStr, CString, OsString};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -27,6 +28,18 @@ pub enum Target {
     Cgroup(PathBuf),
     /// Nobody in particular: every task is background.
     Machine,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Command(command) => write!(f, "'{}'", command.join(" ")),
+            Target::Pid(pid) => write!(f, "process {pid}"),
+            Target::Unit(unit) => write!(f, "unit {unit}"),
+            Target::Cgroup(path) => write!(f, "control group {}", path.display()),
+            Target::Machine => f.write_str("the whole machine"),
+        }
+    }
 }
 
 /// Whom to run a command as.
@@ -307,6 +320,10 @@ fn unit_cgroup(unit: &str) -> Result<PathBuf, RecordError> {
         .args(["show", "--property=ControlGroup", "--value", "--", &name])
         .output()
         .map_err(|_| RecordError::NoSystemd(unit.to_owned()))?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(RecordError::Systemctl { unit: name, reason });
+    }
     let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if path.is_empty() || path == "/" {
         return Err(RecordError::UnitNotRunning(name));
@@ -330,6 +347,14 @@ fn members(directory: &Path) -> Result<Vec<i32>, RecordError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn targets_are_told_in_words() {
+        let texts =
+            [Target::Command(vec!["sleep".to_owned(), "1".to_owned()]), Target::Unit("a.service".to_owned())]
+                .map(|target| target.to_string());
+        assert_eq!(texts, ["'sleep 1'", "unit a.service"]);
+    }
 
     #[test]
     fn a_command_waits_for_the_word_and_keeps_its_exit_code() {

@@ -78,6 +78,9 @@ pub struct Provenance {
     pub origin: String,
     /// Command line of the target, empty for attached targets.
     pub command: Vec<String>,
+    /// What was recorded, if it was no command: a process, a unit, a control group.
+    #[serde(default)]
+    pub target: String,
     /// Exit code of the command, if it ended by itself.
     pub exit_code: Option<i32>,
     /// Kernel release string.
@@ -103,6 +106,13 @@ pub struct Provenance {
     pub partial: bool,
     /// Wall-clock time of the start, seconds since the epoch; 0 if unknown.
     pub started_unix_s: u64,
+}
+
+impl Provenance {
+    /// What was recorded, in words: the command line, or the target that existed.
+    pub fn what(&self) -> String {
+        if self.command.is_empty() { self.target.clone() } else { self.command.join(" ") }
+    }
 }
 
 /// The longest recording that is read: 104 days.

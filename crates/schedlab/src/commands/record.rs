@@ -23,7 +23,7 @@ use std::time::Duration;
 pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
     let target = target(args)?;
     if args.dry_run {
-        let (what, file) = (describe(&target), args.output.display());
+        let (what, file) = (target.to_string(), args.output.display());
         return print_text(&format!("would record {what} into {file}\n"));
     }
     let interrupted = common::interrupt_flag();
@@ -69,28 +69,16 @@ fn target(args: &RecordArgs) -> Result<Target, Failure> {
     };
     match existing {
         Some(target) if !args.command.is_empty() => {
-            let what = describe(&target);
-            Err(Failure::BadInput(anyhow::anyhow!("record either {what} or a command, not both")))
+            Err(Failure::BadInput(anyhow::anyhow!("record either {target} or a command, not both")))
         }
         Some(target) if args.duration.is_none() => Err(Failure::BadInput(anyhow::anyhow!(
-            "{} does not end by itself: say for how long to record, e.g. --duration 10s",
-            describe(&target)
+            "{target} does not end by itself: say for how long to record, e.g. --duration 10s"
         ))),
         Some(target) => Ok(target),
         None if args.command.is_empty() => Err(Failure::BadInput(anyhow::anyhow!(
             "nothing to record: give a command after --, or --pid, --unit or --cgroup"
         ))),
         None => Ok(Target::Command(args.command.clone())),
-    }
-}
-
-fn describe(target: &Target) -> String {
-    match target {
-        Target::Command(command) => format!("'{}'", command.join(" ")),
-        Target::Pid(pid) => format!("process {pid}"),
-        Target::Unit(unit) => format!("unit {unit}"),
-        Target::Cgroup(path) => format!("control group {}", path.display()),
-        Target::Machine => "the whole machine".to_owned(),
     }
 }
 
@@ -122,7 +110,7 @@ pub fn record_to(
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let made = parent.filter(|directory| !directory.exists());
     parent.map_or(Ok(()), make_directory)?;
-    let what = describe(&options.target);
+    let what = options.target.to_string();
     // Beside the file until it is whole, so that a mistyped command does not cost an older recording.
     let partial = path.with_added_extension("part");
     let file = File::create(&partial).with_context(|| format!("cannot write {}", path.display()))?;
@@ -157,7 +145,8 @@ pub fn failure(error: RecordError) -> Failure {
         | RecordError::NoBtf
         | RecordError::NoTracepoint { .. }
         | RecordError::Kernel { .. }
-        | RecordError::NoSystemd(_) => Failure::Machine(text),
+        | RecordError::NoSystemd(_)
+        | RecordError::Systemctl { .. } => Failure::Machine(text),
         _ => Failure::BadInput(text),
     }
 }

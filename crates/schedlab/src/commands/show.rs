@@ -111,7 +111,7 @@ fn recording_text(name: &str, recording: &Recording) -> (String, Value) {
     let triage = Triage::of(recording);
     let target = recording.tasks.iter().filter(|task| task.target).count();
     let machine = &recording.machine;
-    let mut text = format!("Recording  {name}: {}\n", provenance.command.join(" "));
+    let mut text = format!("Recording  {name}: {}\n", provenance.what());
     let events = recording.events.len();
     let mut line = |label: &str, value: String| text += &format!("{label:<10} {value}\n");
     line(
