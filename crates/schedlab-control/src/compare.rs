@@ -165,6 +165,7 @@ mod tests {
                     obtained: Obtained::Predicted,
                     metrics: RunMetrics::default(),
                     scheduler_exit: None,
+                    failed_forks: None,
                     simulator: None,
                     cut: false,
                 })

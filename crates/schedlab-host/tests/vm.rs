@@ -303,7 +303,9 @@ fn case_script(case: &Case, directory: &Path) -> String {
         (String::new(), play)
     };
     let after = if case.late { format!("wait\n{after}") } else { after };
-    let knobs: Vec<String> = case.knobs.iter().map(|(name, value)| format!("--set {name}={value}")).collect();
+    let knobs = case.knobs.iter().map(|(name, value)| format!("--set {name}={value}"));
+    let runs = case.runs.map(|program| format!("--run {program}"));
+    let knobs: Vec<String> = knobs.chain(runs).collect();
     format!(
         "echo '{{\"case\":\"{}\"}}'\n{}\n{first}schedlab-guest load /{}.bpf.o {} --report checks --report failures \
          --report first_failure -- sh -c '{} {played}; wait'\n{after}\n",

@@ -71,6 +71,22 @@ pub struct SimulatorReport {
     pub bpf_instructions: u64,
 }
 
+/// Forks that failed because a scheduler's `ops.init_task()` refused the task. The run did less work than was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedForks {
+    /// How many.
+    pub count: u64,
+    /// The first task that did not come into being, and the error.
+    pub first: String,
+}
+
+impl std::fmt::Display for FailedForks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let forks = if self.count == 1 { "fork" } else { "forks" };
+        write!(f, "ops.init_task() failed {} {forks}, the first of task {}", self.count, self.first)
+    }
+}
+
 /// What one run yields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunOutcome {
@@ -80,6 +96,9 @@ pub struct RunOutcome {
     pub metrics: RunMetrics,
     /// Why the scheduler ended early, if it did; the fair class took over.
     pub scheduler_exit: Option<SchedulerExit>,
+    /// Forks that the scheduler refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_forks: Option<FailedForks>,
     /// Of the simulator, if it was one.
     pub simulator: Option<SimulatorReport>,
     /// Whether the run was cut before the work was done.

@@ -39,13 +39,25 @@ pub struct Case {
     pub message: &'static str,
     /// Whether the tasks of the workload are there, and run, before the scheduler comes.
     pub late: bool,
+    /// A program that the user half runs once the scheduler is attached (`BPF_PROG_TEST_RUN`).
+    pub runs: Option<&'static str>,
 }
 
 /// CPUs of every case.
 pub const CPUS: u32 = 2;
 
 const fn stays(name: &'static str, scenario: &'static str) -> Case {
-    Case { name, object: name, scenario, knobs: &[], kind: UNREG, code: 0, message: "", late: false }
+    Case {
+        name,
+        object: name,
+        scenario,
+        knobs: &[],
+        kind: UNREG,
+        code: 0,
+        message: "",
+        late: false,
+        runs: None,
+    }
 }
 
 const fn ends(name: &'static str, kind: i32, message: &'static str) -> Case {
@@ -135,7 +147,21 @@ pub const CASES: &[Case] = &[
     stays("maybe_null", "attributes"),
     stays("nohz_tick", "slices"),
     Case { late: true, ..stays("comes_late", "runs_on") },
-    ends("init_task_fails", ERROR, "ops.init_task() failed (-22)"),
+    Case {
+        late: true,
+        scenario: "runs_on",
+        ..ends("init_task_fails", ERROR, "ops.init_task() failed (-22)")
+    },
+    stays("fork_fails", "forks"),
+    stays("dequeue_iter", "crowd"),
+    stays("consume_immed", "crowd"),
+    Case {
+        kind: UNREG_BPF,
+        code: 0xdead_beef,
+        message: "left by a program",
+        runs: Some("prog_run_syscall"),
+        ..stays("prog_run", "crowd")
+    },
 ];
 
 /// The case of that name.

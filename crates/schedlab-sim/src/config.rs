@@ -4,7 +4,7 @@ use crate::error::SimError;
 use crate::ext::ExtScheduler;
 use schedlab_model::lever::Setting;
 use schedlab_model::machine::{KernelVersion, MachineDescription};
-use schedlab_model::outcome::{SchedulerExit, SimulatorReport};
+use schedlab_model::outcome::{FailedForks, SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, TaskInfo};
 use schedlab_model::workload::Workload;
 use schedlab_model::workload::change::CgroupSpec;
@@ -168,6 +168,8 @@ pub struct SimulationResult {
     /// Other ends of ext schedulers: that the run asked for, or after which they were attached anew; and if several ended
     /// early, all but the first error or, without an error, but the first.
     pub detached: Vec<SchedulerExit>,
+    /// Forks that failed because the scheduler refused the task.
+    pub failed_forks: Option<FailedForks>,
     /// When the last target task ended, or the cut; under [`Scheduler::Ideal`] the larger of the two bounds.
     pub makespan: Nanos,
     /// The bounds, under [`Scheduler::Ideal`].

@@ -14,7 +14,7 @@ use crate::rt::Rt;
 use crate::schedulers::Schedulers;
 use schedlab_model::event::{Context, EventSink, IrqSource};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
-use schedlab_model::outcome::{SchedulerExit, SimulatorReport};
+use schedlab_model::outcome::{FailedForks, SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
 use schedlab_model::workload::change::{CgroupSpec, Change, TimedChange};
 use schedlab_model::workload::{ChannelType, Workload};
@@ -33,7 +33,7 @@ pub struct Simulation {
     changed: usize,
     /// When suspends end, sorted.
     resumes: Vec<u64>,
-    table: Vec<TaskInfo>,
+    pub(crate) table: Vec<TaskInfo>,
     /// Rows of the table that the sink has.
     told: usize,
     end: u64,
@@ -41,6 +41,7 @@ pub struct Simulation {
     pub(crate) instant: (u64, u32),
     events: u64,
     pub(crate) scheduler_exit: Option<SchedulerExit>,
+    pub(crate) failed_forks: Option<FailedForks>,
     pub(crate) schedulers: Schedulers,
 }
 
@@ -111,6 +112,7 @@ impl Simulation {
             instant: (0, 0),
             events,
             scheduler_exit,
+            failed_forks: None,
             schedulers,
         })
     }
@@ -394,6 +396,7 @@ impl Simulation {
             report,
             scheduler_exit: self.scheduler_exit.clone(),
             detached: std::mem::take(&mut self.schedulers.detached),
+            failed_forks: self.failed_forks.take(),
             makespan: match bound {
                 Some(bound) if !cut => bound.critical_path.max(bound.work_per_cpu),
                 _ => Nanos(critical_path),

@@ -4,7 +4,7 @@
 mod ext_runs;
 
 use ext_runs::Run;
-use schedlab_model::event::NullSink;
+use schedlab_model::event::{Event, EventKind, NullSink};
 use std::collections::BTreeMap;
 
 const WORKLOAD: &str = r#"
@@ -76,4 +76,28 @@ fn callbacks_keep_the_order_of_a_task_s_life() {
     );
     let idle = calls.iter().filter(|call| call.callback == "update_idle").map(|call| &call.args[..]);
     assert!(idle.clone().any(|args| args == [0, 1]) && idle.clone().any(|args| args == [0, 0]));
+}
+
+/// Every second of ten forks is refused: five children, no word of the others, and the run says so.
+#[test]
+fn a_fork_that_the_scheduler_refuses_fails() {
+    let run = Run::new("fork_fails", include_str!("../../../tests/conformance/forks.toml"), 2);
+    let mut events: Vec<Event> = Vec::new();
+    let result = run.run(&mut events);
+    let failed = result.failed_forks.expect("forks failed");
+    assert_eq!(failed.to_string(), "ops.init_task() failed 5 forks, the first of task 't_child' (-11)");
+    assert_eq!(result.scheduler_exit, None);
+    let count = |wanted: fn(&EventKind) -> bool| events.iter().filter(|event| wanted(&event.kind)).count();
+    assert_eq!(count(|kind| matches!(kind, EventKind::Fork { .. })), 5);
+    assert_eq!(count(|kind| matches!(kind, EventKind::Exit { .. })), 5);
+    let ran = result.accounts[2..].iter().filter(|account| account.cpu_time.0 >= 2_000_000).count();
+    assert_eq!((result.accounts.len(), ran), (12, 5), "idle, the parent, and ten rows of which five ran");
+}
+
+/// Nobody of whom the scheduler refuses every task comes into being: the run is over at once.
+#[test]
+fn work_that_is_refused_whole_does_nothing() {
+    let result = Run::new("init_task_fails", WORKLOAD, 2).run(&mut NullSink);
+    assert_eq!(result.failed_forks.map(|failed| failed.count), Some(6));
+    assert_eq!((result.makespan.0, result.cut), (0, false));
 }

@@ -24,6 +24,7 @@ fn faults(case: &Case, interpreted: bool) -> Vec<String> {
         knobs: case.knobs,
         interpreted,
         late: case.late,
+        runs: case.runs,
         ..Run::new(case.object, &workload, CPUS)
     };
     let mut simulation = run.simulation();

@@ -166,6 +166,8 @@ fn something_outside_ends_the_scheduler() {
         ("hard-lockup", KernelVersion::V7_2, Some((1024, "hard lockup - CPU 1"))),
         ("hard-lockup", KernelVersion::V6_18, None),
         ("rcu-stall", KernelVersion::V6_18, Some((1024, "RCU CPU stall detected!"))),
+        // The timeout of 30 s, 7500 ticks of 4 ms, and the tick that sees it.
+        ("watchdog-stall", KernelVersion::V6_12, Some((1026, "watchdog failed to check in for 30.004s"))),
     ];
     for (by, kernel, expected) in cases {
         let event = format!("[[event]]\ntime = \"300ms\"\nend_scheduler = \"{by}\"\ncpu = 1\n");

@@ -244,6 +244,7 @@ impl SimulatedMachine {
             obtained: Obtained::Predicted,
             metrics: metrics.finish(result.report.simulated),
             scheduler_exit: result.scheduler_exit.clone(),
+            failed_forks: result.failed_forks.clone(),
             simulator: Some(result.report.clone()),
             cut: result.cut,
         };

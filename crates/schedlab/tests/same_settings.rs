@@ -69,6 +69,7 @@ impl Simulated {
             obtained: Obtained::Predicted,
             metrics: metrics.finish(result.report.simulated),
             scheduler_exit: result.scheduler_exit,
+            failed_forks: result.failed_forks,
             simulator: Some(result.report),
             cut: result.cut,
         }

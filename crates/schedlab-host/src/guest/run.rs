@@ -18,6 +18,7 @@ usage: schedlab-guest vm [OPTIONS] -- COMMAND            run COMMAND in a virtua
 options of load and callbacks:
   --set NAME=VALUE        set a knob before loading
   --repeat N              run the command this often (default 1)
+  --run PROGRAM           run this program of the object once the scheduler is attached (load only)
   --report NAME           say at the end what this variable of the object holds
 
 options of vm:

@@ -16,6 +16,8 @@ struct Options {
     repeat: u32,
     /// Variables to print at the end.
     report: Vec<String>,
+    /// Programs to run once the scheduler is attached.
+    programs: Vec<String>,
     command: Vec<String>,
 }
 
@@ -63,8 +65,14 @@ impl Options {
     fn parse(words: &[String]) -> Option<Self> {
         let (path, rest) = words.split_first()?;
         let object = std::fs::read(path).map_err(|error| eprintln!("{path}: {error}")).ok()?;
-        let mut options =
-            Self { object, knobs: Vec::new(), repeat: 1, report: Vec::new(), command: Vec::new() };
+        let mut options = Self {
+            object,
+            knobs: Vec::new(),
+            repeat: 1,
+            report: Vec::new(),
+            programs: Vec::new(),
+            command: Vec::new(),
+        };
         let mut words = rest.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
@@ -73,6 +81,7 @@ impl Options {
                     options.knobs.push((name.to_string(), value.parse().ok()?));
                 }
                 "--report" => options.report.push(words.next()?.clone()),
+                "--run" => options.programs.push(words.next()?.clone()),
                 "--repeat" => options.repeat = words.next()?.parse().ok()?,
                 "--" => {
                     options.command = words.cloned().collect();
@@ -109,8 +118,9 @@ impl Options {
 
 /// Runs the command under the scheduler and says how both ended.
 fn load(options: &Options) -> Result<ExitCode, Error> {
-    let attached = options.load()?.attach()?;
+    let mut attached = options.load()?.attach()?;
     let state = attached.state();
+    options.programs.iter().try_for_each(|program| attached.run(program))?;
     let code = options.run_command();
     Ok(finish(attached, &state, code, &options.report))
 }

@@ -10,7 +10,7 @@ mod object;
 pub mod sequence;
 mod variables;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapMut, MapType, Object};
+use libbpf_rs::{Link, MapCore, MapFlags, MapMut, MapType, Object, ProgramInput};
 use object::Opened;
 use std::fs;
 use std::path::Path;
@@ -35,6 +35,9 @@ pub enum Error {
     /// The object holds no scheduler.
     #[error("the object declares no sched_ext_ops table (a .struct_ops or .struct_ops.link section)")]
     NoScheduler,
+    /// No program of that name.
+    #[error("the object has no program {0:?}: name a function with SEC(\"syscall\")")]
+    NoProgram(String),
     /// The kernel refused the programs.
     #[error("the kernel refuses the object: {what}\n{log}")]
     Load {
@@ -175,6 +178,15 @@ impl Attached {
         let map = self.loaded.object.maps().find(|map| variable.is_in(&object::name_of(map.name())))?;
         let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
         variable.read(&bytes)
+    }
+
+    /// Runs a program of the object in the kernel, as the user half of a scheduler does (`BPF_PROG_TEST_RUN`).
+    pub fn run(&mut self, program: &str) -> Result<(), Error> {
+        let mut programs = self.loaded.object.progs_mut();
+        let found = programs.find(|found| object::name_of(found.name()) == program);
+        let found = found.ok_or_else(|| Error::NoProgram(program.to_owned()))?;
+        let failed = |source| Error::Libbpf { context: "running a program", source };
+        found.test_run(ProgramInput::default()).map(drop).map_err(failed)
     }
 
     /// Gives all tasks back to the kernel's own class and waits for it; the variables can still be read.

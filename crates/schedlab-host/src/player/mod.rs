@@ -69,9 +69,10 @@ pub fn play(workload: &Workload) -> Result<Played, Error> {
     let (ready_sender, ready) = mpsc::channel();
     let (ended_sender, ended) = mpsc::channel();
     let mut starters = Vec::new();
+    let templates = task::templates(workload);
     for (index, spec) in workload.tasks.iter().enumerate().filter(|(_, spec)| !spec.template) {
         let (start_sender, start) = mpsc::channel::<Instant>();
-        let task = task::Task::new(workload, index, &channels)?;
+        let task = task::Task::new(workload, index, &channels, &templates)?;
         let (reports, ends) = (ready_sender.clone(), ended_sender.clone());
         let body = move || {
             let result = task.set_attributes();
@@ -143,9 +144,10 @@ fn sleep_until(instant: Instant) {
 
 /// Refuses what has no live form, before any task starts.
 fn check(workload: &Workload) -> Result<(), Error> {
-    for spec in workload.tasks.iter().filter(|spec| !spec.template) {
+    for spec in &workload.tasks {
         let ops = &workload.programs[spec.program.0 as usize].ops;
-        if let Some(op) = ops.iter().find(|op| !task::can_play(op)) {
+        let can_play = if spec.template { task::child_can_play } else { task::can_play };
+        if let Some(op) = ops.iter().find(|op| !can_play(op)) {
             return Err(Error::Step { task: spec.name.clone(), step: format!("{op:?}") });
         }
         if ops.iter().any(|op| matches!(op, Op::LoopStart { count: 0 })) && workload.duration.is_none() {
@@ -184,6 +186,16 @@ steps = [{ receive = { channel = "pipe", bytes = 8 } }, { run = "1ms" }, { post 
         let played = play(&workload).expect("plays");
         assert_eq!((played.ended, played.cut), (2, 0), "b's last receive ends because a is gone");
         assert!(played.wall >= Duration::from_millis(2), "b runs after a: {:?}", played.wall);
+    }
+
+    #[test]
+    fn a_task_forks_and_waits_for_its_children() {
+        let text = "name = \"f\"\n[[task]]\nname = \"a\"\n\
+                    steps = [{ loop = { count = 3, steps = [{ fork = \"c\" }] } }, { wait_children = true }]\n\
+                    [[task]]\nname = \"c\"\ntemplate = true\nsteps = [{ sleep = \"20ms\" }]";
+        let played = play(&parse(text).expect("reads")).expect("plays");
+        assert_eq!((played.ended, played.cut), (1, 0));
+        assert!(played.wall >= Duration::from_millis(20), "it waits: {:?}", played.wall);
     }
 
     #[test]

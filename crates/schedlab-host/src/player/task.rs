@@ -9,6 +9,8 @@ use schedlab_model::workload::{Amount, Op, TimerRef, Workload};
 use schedlab_model::{ChannelId, CpuSet, Nanos, TaskAttributes};
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Whether the player has a live form of this step.
@@ -30,9 +32,38 @@ pub fn can_play(op: &Op) -> bool {
         | Op::JobEnd
         | Op::LoopStart { .. }
         | Op::LoopEnd
+        | Op::Fork { .. }
+        | Op::WaitChildren
         | Op::Exit => true,
         _ => false,
     }
+}
+
+/// Whether the player can do the step in a task that another forks: such a task has no ends of channels.
+pub fn child_can_play(op: &Op) -> bool {
+    let shares = matches!(
+        op,
+        Op::Send { .. }
+            | Op::Receive { .. }
+            | Op::ReceiveAll { .. }
+            | Op::Close { .. }
+            | Op::Post { .. }
+            | Op::Take { .. }
+    );
+    can_play(op) && !shares
+}
+
+/// What tasks may fork: name, attributes and steps, by row of the workload.
+pub type Templates = Arc<BTreeMap<u32, (String, TaskAttributes, Vec<Op>)>>;
+
+/// The templates of a workload.
+pub fn templates(workload: &Workload) -> Templates {
+    let rows = workload.tasks.iter().enumerate().filter(|(_, spec)| spec.template);
+    let read = |(row, spec): (usize, &schedlab_model::workload::TaskSpec)| {
+        let ops = workload.programs[spec.program.0 as usize].ops.clone();
+        (row as u32, (spec.name.clone(), spec.attributes.clone(), ops))
+    };
+    Arc::new(rows.map(read).collect())
 }
 
 /// A task with everything it needs to run.
@@ -43,11 +74,18 @@ pub struct Task {
     ops: Vec<Op>,
     ends: BTreeMap<ChannelId, Ends>,
     buffer: Vec<u8>,
+    templates: Templates,
+    children: Vec<JoinHandle<()>>,
 }
 
 impl Task {
     /// Takes ends of the channels that the task's steps use.
-    pub fn new(workload: &Workload, index: usize, channels: &Channels) -> Result<Self, Error> {
+    pub fn new(
+        workload: &Workload,
+        index: usize,
+        channels: &Channels,
+        templates: &Templates,
+    ) -> Result<Self, Error> {
         let spec = &workload.tasks[index];
         let ops = workload.programs[spec.program.0 as usize].ops.clone();
         let mut uses: BTreeMap<ChannelId, (bool, bool)> = BTreeMap::new();
@@ -76,7 +114,31 @@ impl Task {
             );
         }
         let (name, attributes) = (spec.name.clone(), spec.attributes.clone());
-        Ok(Self { name, start: spec.start, attributes, ops, ends, buffer: vec![0; largest as usize] })
+        let (start, buffer, templates) = (spec.start, vec![0; largest as usize], Arc::clone(templates));
+        Ok(Self { name, start, attributes, ops, ends, buffer, templates, children: Vec::new() })
+    }
+
+    /// Forks a task of a template. A kernel that refuses leaves the parent without that child, as in the simulator.
+    fn fork(&mut self, row: u32, origin: Instant) {
+        let (name, attributes, ops) = self.templates[&row].clone();
+        let child = Self {
+            name: name.clone(),
+            start: Nanos::ZERO,
+            attributes,
+            ops,
+            ends: BTreeMap::new(),
+            buffer: Vec::new(),
+            templates: Arc::clone(&self.templates),
+            children: Vec::new(),
+        };
+        let body = move || match child.set_attributes() {
+            Ok(()) => child.run(origin),
+            Err(error) => eprintln!("{error}"),
+        };
+        match std::thread::Builder::new().name(name).spawn(body) {
+            Ok(thread) => self.children.push(thread),
+            Err(error) => eprintln!("task {}: fork: {error}", self.name),
+        }
     }
 
     /// Gives the calling thread the task's policy, nice value, slice and affinity.
@@ -109,6 +171,8 @@ impl Task {
                     let start = timer.or(from_start.then(|| origin + duration(self.start)));
                     timer = Some(next_period(start, *period, *resync));
                 }
+                Op::Fork { spec } => self.fork(spec.0, origin),
+                Op::WaitChildren => self.children.drain(..).for_each(|child| drop(child.join())),
                 op => {
                     if let Err(error) = self.step(op) {
                         eprintln!("task {}: {op:?}: {error}", self.name);

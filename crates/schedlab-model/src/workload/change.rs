@@ -102,6 +102,8 @@ pub enum SchedulerEnd {
     HardLockup,
     /// RCU finds a CPU that does not get through a quiescent state.
     RcuStall,
+    /// A tick finds that the watchdog's own work did not get a CPU within the watchdog's timeout.
+    WatchdogStall,
 }
 
 /// A change.

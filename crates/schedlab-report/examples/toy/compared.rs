@@ -51,6 +51,7 @@ fn outcome(made: &Made) -> RunOutcome {
         obtained: Obtained::Predicted,
         metrics: collector.finish(made.length),
         scheduler_exit: None,
+        failed_forks: None,
         simulator: Some(SimulatorReport {
             context_switches: 1_000,
             events: made.events.len() as u64,

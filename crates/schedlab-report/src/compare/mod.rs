@@ -45,7 +45,7 @@ pub struct Sample<'a> {
     pub cost_seed: Option<u64>,
     /// Its numbers.
     pub metrics: &'a RunMetrics,
-    /// Why it says nothing of the candidate, if so: its scheduler ended early.
+    /// Why it says nothing of the candidate, if so: its scheduler ended early, or refused tasks.
     pub failure: Option<&'a str>,
     /// Whether it was cut before its work was done.
     pub cut: bool,
@@ -60,7 +60,10 @@ impl<'a> Sample<'a> {
             seed: request.seed,
             cost_seed: request.cost_seed,
             metrics: &outcome.metrics,
-            failure: outcome.scheduler_exit.as_ref().map(|exit| exit.reason.as_str()),
+            failure: match &outcome.scheduler_exit {
+                Some(exit) => Some(exit.reason.as_str()),
+                None => outcome.failed_forks.as_ref().map(|_| "its ops.init_task() failed forks"),
+            },
             cut: outcome.cut,
         }
     }

@@ -5,6 +5,7 @@ use crate::kernel::{CostKind, Task, TaskState};
 use crate::rng::Rng;
 use crate::simulation::Simulation;
 use schedlab_model::event::{Context, EventKind};
+use schedlab_model::outcome::FailedForks;
 use schedlab_model::{ChannelId, CpuId, Policy, TaskAttributes, TaskId};
 
 impl Simulation {
@@ -59,8 +60,28 @@ impl Simulation {
         let cpu = asked.or_else(|| self.first_cpu(task)).unwrap_or(CpuId(0));
         self.core.k.task_mut(task).cpu = cpu;
         self.core.k.this_cpu = cpu;
-        self.core.wake_up_new_task(task, asked.is_some());
+        match self.core.fork_task(task) {
+            Ok(()) => self.core.wake_up_new_task(task, asked.is_some()),
+            Err(error) => self.fork_failed(task, error),
+        }
         self.core.k.leave_kernel(cpu);
+    }
+
+    /// The scheduler refused a task (`ops.init_task`), so `fork()` returned an error: there is no child. It never runs,
+    /// holds no channel, and nobody waits for its end.
+    #[cold]
+    fn fork_failed(&mut self, task: TaskId, error: i32) {
+        for channel in std::mem::take(&mut self.work.actors[task.index()].sends_to) {
+            self.drop_sender(channel);
+        }
+        let state = self.core.k.task_mut(task);
+        state.state = TaskState::Dead;
+        self.work.targets_left -= u32::from(state.target);
+        let first = || format!("'{}' ({error})", self.table[task.index()].name);
+        match &mut self.failed_forks {
+            Some(failed) => failed.count += 1,
+            none => *none = Some(FailedForks { count: 1, first: first() }),
+        }
     }
 
     /// A CPU for a task alone, under the ideal scheduler.
@@ -81,12 +102,16 @@ impl Simulation {
     /// The current task forks.
     pub(crate) fn fork(&mut self, cpu: CpuId, parent: TaskId, spec: u32) {
         let child = self.new_task(spec, parent);
-        self.work.actors[parent.index()].children += 1;
         let now = self.core.k.now;
         self.core.k.task_mut(child).cpu = self.ideal_cpu().unwrap_or(cpu);
-        self.core.k.trace.emit(now, cpu, EventKind::Fork { parent, child });
         let cost = self.core.k.cost(CostKind::Wakeup);
         self.core.k.charge(cpu, cost);
+        if let Err(error) = self.core.fork_task(child) {
+            self.fork_failed(child, error);
+            return;
+        }
+        self.work.actors[parent.index()].children += 1;
+        self.core.k.trace.emit(now, cpu, EventKind::Fork { parent, child });
         self.core.wake_up_new_task(child, false);
     }
 

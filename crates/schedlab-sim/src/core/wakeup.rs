@@ -44,12 +44,17 @@ impl Core {
         }
     }
 
-    /// Starts a new task; `Task::cpu` is the CPU of its parent or the one asked for. `fixed` leaves it there.
-    pub(crate) fn wake_up_new_task(&mut self, task: TaskId, fixed: bool) {
+    /// `sched_fork`, `sched_cgroup_fork` and `sched_post_fork`: gives a new task its class and tells the scheduler. The
+    /// error with which the fork fails if that refuses it.
+    pub(crate) fn fork_task(&mut self, task: TaskId) -> Result<(), i32> {
         if self.ext.takes(self.k.task(task).policy) && self.k.task(task).class == Class::Fair {
             self.k.task_mut(task).class = Class::Ext;
         }
-        self.ext.init_task(&mut self.k, task);
+        self.ext.init_task(&mut self.k, task)
+    }
+
+    /// Starts a new task; `Task::cpu` is the CPU of its parent or the one asked for. `fixed` leaves it there.
+    pub(crate) fn wake_up_new_task(&mut self, task: TaskId, fixed: bool) {
         if !(fixed && self.k.may_run_on(task, self.k.task(task).cpu)) {
             let cpu = self.select_task_rq(task, flags::WF_FORK);
             self.k.set_task_cpu(task, cpu);

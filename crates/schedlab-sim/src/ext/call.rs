@@ -289,5 +289,5 @@ pub(crate) fn sanitize_error(host: &mut Host, op: Op, error: i32) -> i32 {
         return error;
     }
     host.error(-1, format!("ops.{}() returned an invalid errno {error}", op.name()));
-    -errno::EINVAL
+    -errno::EPROTO
 }

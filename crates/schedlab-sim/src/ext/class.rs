@@ -246,24 +246,32 @@ impl Ext {
 
     /// A new task exists (`ops.init_task`, then `ops.enable` if it [is taken](Ext::takes)); before its first
     /// placement. Called for every task of any class, as `scx_fork` does. A task for which the region has no room ends
-    /// the scheduler and is of the fair class.
-    pub(crate) fn init_task(&mut self, k: &mut Kernel, task: TaskId) {
-        let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
+    /// the scheduler and is of the fair class. The error with which the fork fails if the scheduler refuses the task:
+    /// then there is nothing left of it, and no other callback was told (`scx_cancel_fork`).
+    pub(crate) fn init_task(&mut self, k: &mut Kernel, task: TaskId) -> Result<(), i32> {
+        let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else {
+            return Ok(());
+        };
         let in_class = k.task(task).class == Class::Ext;
+        let mut told = Ok(());
         if ext.create_task(k, task) {
-            ext.enter(k, |cx| {
-                lifecycle::init_task(cx, task.0, true);
+            told = ext.enter(k, |cx| {
+                lifecycle::init_task(cx, task.0, true)?;
                 if in_class {
                     lifecycle::enable_task(cx, task.0);
                 }
+                Ok(())
             });
         } else if in_class {
             k.task_mut(task).class = Class::Fair;
         }
-        if !in_class {
+        if told.is_err() {
+            self.exit_task(k, task);
+        } else if !in_class {
             // No enqueue of the class follows, which would charge it.
             ext.charge_here(k);
         }
+        told
     }
 
     /// Whether tasks of the class are on the CPU's run queue and a deadline server sees to them (since 7.0).

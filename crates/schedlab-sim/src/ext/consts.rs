@@ -169,6 +169,8 @@ pub mod errno {
     pub const EINVAL: i32 = 22;
     /// No memory.
     pub const ENOMEM: i32 = 12;
+    /// A callback returned what is no error number.
+    pub const EPROTO: i32 = 71;
     /// Not in this mode.
     pub const EOPNOTSUPP: i32 = 95;
 }

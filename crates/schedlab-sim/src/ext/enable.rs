@@ -72,8 +72,16 @@ impl Ext {
             if ext.host.aborting() || ext.host.enabled == 0 {
                 return;
             }
-            let disallowed = ext.enter(k, |cx| lifecycle::init_task(cx, task.0, false));
-            if disallowed && k.task(task).policy == Policy::Ext {
+            let told = ext.enter(k, |cx| {
+                let told = lifecycle::init_task(cx, task.0, false);
+                if let Err(error) = told {
+                    let (host, memory) = cx.parts();
+                    let text = format!("ops.init_task() failed ({error}) for {}", host.label(memory, task.0));
+                    super::exit::error(cx, text);
+                }
+                told
+            });
+            if told == Ok(true) && k.task(task).policy == Policy::Ext {
                 k.task_mut(task).policy = Policy::Normal;
             }
         }
@@ -110,7 +118,7 @@ impl Ext {
     /// Something outside the scheduler ends it; its loader, if `by` is `None`.
     pub(crate) fn throw_out(&mut self, k: &Kernel, by: Option<SchedulerEnd>, cpu: CpuId) {
         let Some(ext) = self.attached.as_deref_mut().filter(|ext| ext.host.enabled != 0) else { return };
-        if let Some((kind, cpu, text)) = super::exit::from_outside(by, ext.host.version, cpu.0) {
+        if let Some((kind, cpu, text)) = super::exit::from_outside(by, &ext.host, cpu.0) {
             ext.host.now = k.now;
             ext.host.claim_exit(kind, 0, cpu, text);
         }

@@ -59,12 +59,9 @@ pub(crate) fn reason(kind: u32) -> &'static str {
 const SOFT_LOCKUP_S: u32 = 15;
 
 /// Kind, CPU and words of an end that comes from outside the scheduler: from its loader, if `by` is `None`. `None` if
-/// the version does not act upon it (`scx_softlockup`, `scx_hardlockup`, `scx_rcu_cpu_stall`).
-pub(crate) fn from_outside(
-    by: Option<SchedulerEnd>,
-    version: (u16, u16),
-    cpu: u32,
-) -> Option<(u32, i32, String)> {
+/// the version does not act upon it (`scx_softlockup`, `scx_hardlockup`, `scx_rcu_cpu_stall`, `scx_tick`).
+pub(crate) fn from_outside(by: Option<SchedulerEnd>, host: &Host, cpu: u32) -> Option<(u32, i32, String)> {
+    let version = host.version;
     let (since, text) = match by {
         None => return Some((SCX_EXIT_UNREG, -1, String::new())),
         Some(SchedulerEnd::Sysrq) => return Some((SCX_EXIT_SYSRQ, -1, String::new())),
@@ -75,6 +72,13 @@ pub(crate) fn from_outside(
             ((6, 13), format!("soft lockup - CPU#{cpu} stuck for {SOFT_LOCKUP_S}s"))
         }
         Some(SchedulerEnd::HardLockup) => ((6, 19), format!("hard lockup - CPU {cpu}")),
+        Some(SchedulerEnd::WatchdogStall) => {
+            // The first tick after the timeout sees it, whose time is in ticks too.
+            let ticks = host.ops.timeout_ns.div_ceil(host.tick_ns) + 1;
+            let late_ms = ticks * host.tick_ns / 1_000_000;
+            let text = format!("watchdog failed to check in for {}.{:03}s", late_ms / 1000, late_ms % 1000);
+            return Some((SCX_EXIT_ERROR_STALL, cpu as i32, text));
+        }
         Some(SchedulerEnd::RcuStall) => ((6, 18), "RCU CPU stall detected!".to_owned()),
     };
     (version >= since).then_some((SCX_EXIT_ERROR, cpu as i32, text))

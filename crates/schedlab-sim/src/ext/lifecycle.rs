@@ -175,8 +175,9 @@ pub(crate) fn write_affinity(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) 
 }
 
 /// `__scx_init_task`, when the task is forked or because it is there when the scheduler comes. Whether the task,
-/// there already, shall not be taken by `SCHED_EXT` (`scx.disallow`).
-pub(crate) fn init_task(cx: &mut Cx<'_>, task: u32, fork: bool) -> bool {
+/// there already, shall not be taken by `SCHED_EXT` (`scx.disallow`). The error of a callback that fails is the fork's
+/// or the enable path's to act upon.
+pub(crate) fn init_task(cx: &mut Cx<'_>, task: u32, fork: bool) -> Result<bool, i32> {
     let mut disallowed = false;
     if cx.host().has_op(Op::InitTask) {
         let layout = Arc::clone(&cx.host().layout);
@@ -184,20 +185,13 @@ pub(crate) fn init_task(cx: &mut Cx<'_>, task: u32, fork: bool) -> bool {
         let entity = host.task(task);
         let (address, cgroup) = (entity.address, host.cgroups[entity.cgroup as usize].address);
         let memory = cx.memory();
-        let Some(args) = memory.alloc(64, 8) else { return false };
+        let Some(args) = memory.alloc(64, 8) else { return Ok(false) };
         memory.write_u8(args, fork.into());
         memory.write_u64(args + layout.init_task_cgroup, cgroup);
         let value = call(cx, Op::InitTask, None, [0, 0], &[address, args]) as i32;
         cx.memory().free(args, 64, 8);
         if value != 0 {
-            // On a fork Linux fails that; a workload that cannot fork has nothing to compare.
-            let error = sanitize_error(cx.host(), Op::InitTask, value);
-            let (host, memory) = cx.parts();
-            let text = format!("ops.init_task() failed ({error}) for {}", host.label(memory, task));
-            exit::error(cx, text);
-            if !fork {
-                return false;
-            }
+            return Err(sanitize_error(cx.host(), Op::InitTask, value));
         }
         let (host, memory) = cx.parts();
         disallowed = memory.read_u8(address + layout.task.disallow) != 0;
@@ -210,7 +204,7 @@ pub(crate) fn init_task(cx: &mut Cx<'_>, task: u32, fork: bool) -> bool {
         }
     }
     cx.host().task_mut(task).life = Life::Ready;
-    disallowed
+    Ok(disallowed)
 }
 
 /// `scx_enable_task`: the task is in the class from now on.

@@ -1,5 +1,6 @@
 //! What the tests of the ext class share: run a workload file's text under a scheduler object.
 
+use schedlab_bpf::image::ObjectImage;
 use schedlab_model::Nanos;
 use schedlab_model::event::EventSink;
 use schedlab_model::lever::Setting;
@@ -7,7 +8,7 @@ use schedlab_model::machine::{Costs, KernelVersion, MachineDescription};
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::change::{Change, TimedChange};
 use schedlab_model::workload::file::parse;
-use schedlab_sim::ext::{ExtOptions, ExtScheduler};
+use schedlab_sim::ext::{ExtOptions, ExtScheduler, SetUp, UserHalf, kernel_btf};
 use schedlab_sim::{Attachable, Scheduler, Simulation, SimulationConfig, SimulationResult};
 use std::sync::Arc;
 
@@ -29,6 +30,21 @@ pub struct Run<'a> {
     pub costs: Costs,
     /// Region, 0 for one that fits.
     pub memory_bytes_log2: u32,
+    /// A program that the user half runs once the scheduler is attached.
+    pub runs: Option<&'static str>,
+}
+
+/// A user half that runs one program of the object.
+struct RunsProgram(usize);
+
+impl SetUp for RunsProgram {
+    fn run(&self, _user: &mut UserHalf<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn attached(&self, user: &mut UserHalf<'_>) -> Result<(), String> {
+        user.run(self.0, &mut []).map(drop)
+    }
 }
 
 impl<'a> Run<'a> {
@@ -45,6 +61,7 @@ impl<'a> Run<'a> {
             late: false,
             costs: Costs::default(),
             memory_bytes_log2: 0,
+            runs: None,
         }
     }
 
@@ -66,7 +83,12 @@ impl<'a> Run<'a> {
             ..ExtOptions::default()
         };
         let bytes = object(self.scheduler);
-        let scheduler = ExtScheduler::load(self.scheduler, bytes, self.kernel, &self.topology, options);
+        let image = ObjectImage::load(bytes, self.scheduler, &kernel_btf(self.kernel)).expect("an object");
+        let program = self.runs.map(|name| {
+            let found = image.programs.iter().position(|program| program.name == name);
+            Arc::new(RunsProgram(found.expect("the program"))) as Arc<dyn SetUp>
+        });
+        let scheduler = ExtScheduler::with_set_up(image, self.kernel, &self.topology, options, program);
         let mut machine = MachineDescription::generic("test", self.topology.clone());
         machine.kernel = self.kernel;
         machine.costs = self.costs.clone();

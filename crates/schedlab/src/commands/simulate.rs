@@ -71,7 +71,10 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
                 candidate.name, exit.reason, exit.message
             )))
         }
-        None => Ok(()),
+        None => match &outcomes[0].failed_forks {
+            Some(forks) => Err(Failure::AnswerIsNo(format!("{}: {forks}", candidate.name))),
+            None => Ok(()),
+        },
     }
 }
 

@@ -7,6 +7,7 @@
 mod callbacks;
 mod kfuncs;
 mod rules;
+mod selftests;
 #[cfg(test)]
 mod tests;
 
@@ -88,6 +89,7 @@ pub const GROUPS: &[Group] = &[
     Group { title: "Exit kinds and codes", items: rules::EXITS },
     Group { title: "Event counters", items: rules::EVENTS },
     Group { title: "Rules", items: rules::RULES },
+    Group { title: "Selftests of the kernel", items: selftests::SELFTESTS },
 ];
 
 /// The page of it all, in Markdown.

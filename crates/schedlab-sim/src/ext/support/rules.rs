@@ -134,7 +134,14 @@ pub(super) const RULES: &[Item] = &[
         OUTSIDE,
     ),
     partly("RCU stalls end the scheduler", (6, 18), "asked for by an event", OUTSIDE),
+    partly(
+        "the watchdog's own check-in, at every tick",
+        (6, 12),
+        "asked for by an event: its work is the simulated kernel's own, no thread that a scheduler could starve",
+        OUTSIDE,
+    ),
     partly("hard lockups end the scheduler", (6, 19), "asked for by an event", OUTSIDE),
+    yes("a fork that `init_task` refuses fails", "fork_fails"),
     yes(
         "schedulers come and go while tasks run",
         "ext_switching::switching_often_loses_nobody_in_any_version",
