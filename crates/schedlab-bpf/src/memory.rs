@@ -32,6 +32,8 @@ pub struct Memory {
     /// What was allocated: guards, region and slack for alignment.
     allocation: NonNull<u8>,
     size: u64,
+    /// The size less one: what an address is cut to.
+    mask: u64,
     heap: Heap,
 }
 
@@ -61,6 +63,7 @@ impl Memory {
             base,
             allocation,
             size,
+            mask: size - 1,
             heap: Heap { next: heap_start, end: size - ZERO_BYTES, free: BTreeMap::new() },
         }
     }
@@ -92,7 +95,7 @@ impl Memory {
     /// Where an access through `base` plus `offset` goes: the confinement rule.
     #[inline]
     fn place(&self, base: u64, offset: i16) -> *mut u8 {
-        let inside = (base & (self.size - 1)) as isize;
+        let inside = (base & self.mask) as isize;
         // SAFETY: 0 <= inside < size and |offset| <= 32 KiB stay within region and guards, with eight
         // bytes to spare.
         unsafe { self.base.as_ptr().offset(inside + isize::from(offset)) }

@@ -60,9 +60,8 @@ pub(crate) struct EventQueue {
     nodes: Vec<Node>,
     /// First slot of each bucket: those of the ring, then those of the wheel, level by level.
     heads: Box<[u32; BUCKETS]>,
-    /// Buckets of the ring that are not empty, and the words of that which are not.
+    /// Buckets of the ring that are not empty.
     near: [u64; NEAR_WORDS],
-    near_words: u32,
     /// Levels of the wheel that are not empty.
     levels: u32,
     /// Buckets of each level that are not empty.
@@ -84,7 +83,6 @@ impl Default for EventQueue {
             nodes: Vec::new(),
             heads: Box::new([NONE; BUCKETS]),
             near: [0; NEAR_WORDS],
-            near_words: 0,
             levels: 0,
             far: [0; LEVELS],
             far_begin: NEVER,
@@ -264,19 +262,17 @@ impl EventQueue {
     #[inline]
     fn first_near(&self) -> Option<u64> {
         let first = self.origin >> NEAR_SHIFT;
-        let (word, bit) = (first as usize % NEAR / 64, first % 64);
+        let (word, bit) = (first as usize / 64 % NEAR_WORDS, first % 64);
         let here = self.near[word] >> bit;
         if here != 0 {
             return Some(first + u64::from(here.trailing_zeros()));
         }
-        if self.near_words == 0 {
-            return None;
-        }
-        // The words after this one, then those before, then this one's lower bits.
-        let after = self.near_words & !((2 << word) - 1);
-        let next = if after != 0 { after } else { self.near_words }.trailing_zeros() as usize % NEAR_WORDS;
-        let index = next as u64 * 64 + u64::from(self.near[next].trailing_zeros());
-        Some(first + (index.wrapping_sub(first) % NEAR as u64))
+        // The words after this one, around the end, then this one's lower bits. Events are mostly near.
+        (1..=NEAR_WORDS).find_map(|step| {
+            let bits = self.near[(word + step) % NEAR_WORDS];
+            let begin = (first & !63) + step as u64 * 64;
+            (bits != 0).then(|| begin + u64::from(bits.trailing_zeros()))
+        })
     }
 
     /// Sorts the events of the ring's first bucket. Whatever does not belong there any more goes to its place.
@@ -380,7 +376,6 @@ impl EventQueue {
         self.link(slot, bucket);
         let word = bucket as usize / 64 % NEAR_WORDS;
         self.near[word] |= 1 << (bucket % 64);
-        self.near_words |= 1 << word;
     }
 
     fn link_far(&mut self, slot: u32, bucket: u32) {
@@ -432,7 +427,6 @@ impl EventQueue {
         self.heads[bucket] = NONE;
         let word = bucket / 64 % NEAR_WORDS;
         self.near[word] &= !(1 << (bucket % 64));
-        self.near_words &= !(u32::from(self.near[word] == 0) << word);
     }
 }
 

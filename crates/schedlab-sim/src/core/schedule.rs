@@ -21,7 +21,8 @@ impl Core {
             self.switch(cpu, prev, next);
         }
         self.k.cpu_mut(cpu).looks_at_exit = false;
-        if next != prev && self.k.fair.params.has(Features::HRTICK) {
+        let ext = self.k.task(next).class == Class::Ext;
+        if !ext && next != prev && self.k.fair.params.has(Features::HRTICK) {
             crate::fair::class::start_hrtick(&mut self.k, cpu, next);
         }
         if let Some(to) = pushed {
@@ -39,7 +40,7 @@ impl Core {
     }
 
     /// `active_load_balance_cpu_stop`: the current task leaves for a CPU that suits it better; which one.
-    #[inline]
+    #[inline(always)]
     fn push_away(&mut self, cpu: CpuId, curr: TaskId) -> Option<CpuId> {
         if !self.k.domains.is_asymmetric() {
             return None;

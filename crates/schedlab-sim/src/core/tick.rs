@@ -38,6 +38,7 @@ impl Core {
     }
 
     /// An interrupt handler of this length runs on the CPU; what it does happens at its start.
+    #[inline(always)]
     pub(crate) fn interrupt(&mut self, cpu: CpuId, source: IrqSource, cost: u64) {
         let k = &mut self.k;
         let now = k.now;

@@ -14,7 +14,6 @@ use super::lock::LockCosts;
 use super::mask::{CPUMASK_BYTES, Mask};
 use super::objects::TASK_NUMBER_BYTES;
 use super::task::Entity;
-use crate::kernel::CpuMask;
 use schedlab_bpf::exec::HOST_AREA;
 use schedlab_bpf::image::{ObjectImage, StructOpsImage};
 use schedlab_bpf::memory::Memory;
@@ -165,6 +164,7 @@ pub(crate) fn host(
         jiffy_begin: 0,
         version,
         rules: Rules::of(version),
+        at: layout.task.clone(),
         layout,
         nr_cpus,
         nr_builtin: 2 * nr_cpus + nr_nodes,
@@ -197,7 +197,6 @@ pub(crate) fn host(
         bypass_since: 0,
         possible_mask: possible.0,
         online_mask,
-        online: CpuMask::cut(&schedlab_model::CpuSet::ALL, nr_cpus as usize),
         hotplug_seq: 0,
         topology,
     }
@@ -240,6 +239,7 @@ fn new_rq(memory: &mut Memory, layout: &Layout, topology: &Topology, cpu: u32, i
         nr_running: 0,
         in_balance: false,
         released: false,
+        online: true,
         nr_immed: 0,
         global: DsqIndex(2 * topology.cpu_count() as u32 + topology.cpu(CpuId(cpu)).node),
         batch: Vec::new(),

@@ -148,6 +148,21 @@ pub(crate) fn call<const N: usize>(
     subjects: [u32; 2],
     arguments: &[u64; N],
 ) -> u64 {
+    if cx.host().programs[op as usize].is_none() {
+        return 0;
+    }
+    call_known(cx, op, locked, subjects, arguments)
+}
+
+/// The same for a callback that is known to exist.
+#[inline(always)]
+pub(crate) fn call_known<const N: usize>(
+    cx: &mut Cx<'_>,
+    op: Op,
+    locked: Option<u32>,
+    subjects: [u32; 2],
+    arguments: &[u64; N],
+) -> u64 {
     const { assert!(N <= 3, "no callback has more arguments") };
     let mut words = [0; 3];
     // The length is known here: no call of memcpy for a word.
@@ -175,9 +190,6 @@ pub(crate) fn call_long(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) {
 #[inline(always)]
 fn call_words(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) -> u64 {
     let host = cx.host();
-    if host.programs[op as usize].is_none() {
-        return 0;
-    }
     host.callbacks += 1;
     // Rare: the outermost callback has nothing to go back to.
     if host.call.op.is_some() || host.trace.is_some() {

@@ -141,7 +141,14 @@ impl Attached {
         self.forget_executed();
     }
 
+    #[inline(never)]
     fn charge_callbacks(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.charge_hot(k, cpu);
+    }
+
+    /// The same where callbacks were made in any case: after a wake-up and a switch.
+    #[inline(always)]
+    pub(super) fn charge_hot(&mut self, k: &mut Kernel, cpu: CpuId) {
         let callbacks = std::mem::take(&mut self.host.callbacks);
         let executed = self.instance.executed();
         let instructions = executed - std::mem::replace(&mut self.charged, executed);
@@ -368,12 +375,14 @@ impl Ext {
             if host.task(task.0).cpu != cpu.0 {
                 host.set_cpu(memory, task.0, cpu.0);
             }
-            memory.write_u32(host.task(task.0).address + host.layout.task.state, 0);
+            memory.write_u32(host.task(task.0).address + host.at.state, 0);
             enqueue::enqueue_task(cx, cpu.0, task.0, flags, 0);
         });
         ext.publish(k, cpu, task);
         let here = k.this_cpu;
-        ext.charge(k, here);
+        if ext.host.callbacks != 0 || ext.host.lock_ns != 0 {
+            ext.charge_hot(k, here);
+        }
     }
 
     /// The task leaves the queue: sleeps, ends, changes, moves. It may be the CPU's current task.
@@ -644,7 +653,7 @@ impl Attached {
         state.sum_exec += ran;
         let sum = state.sum_exec;
         let (host, memory) = (&self.host, self.instance.memory());
-        memory.write_u64(host.task(task).address + host.layout.task.sum_exec_runtime, sum);
+        memory.write_u64(host.task(task).address + host.at.sum_exec_runtime, sum);
         let slice = host.slice(memory, task);
         if slice != SCX_SLICE_INF {
             host.set_slice(memory, task, slice.saturating_sub(ran));
@@ -683,7 +692,7 @@ fn select_cpu(cx: &mut Cx<'_>, task: u32, prev_cpu: u32, wake_flags: u64) -> u32
     host.direct = Direct::For(task);
     let address = host.task(task).address;
     let arguments = [address, prev_cpu.into(), wake_flags];
-    let cpu = super::call::call(cx, Op::SelectCpu, None, [task, 0], &arguments) as i32;
+    let cpu = super::call::call_known(cx, Op::SelectCpu, None, [task, 0], &arguments) as i32;
     let host = cx.host();
     host.direct = Direct::None;
     host.task_mut(task).selected_cpu = cpu;

@@ -1,6 +1,6 @@
 //! Choosing the next task of the class on a CPU: the dispatch loop, and moving tasks to local queues.
 
-use super::call::{Op, call};
+use super::call::{Op, call, call_known};
 use super::consts::*;
 use super::dsq::{DsqIndex, NIL};
 use super::enqueue::{dequeue_again, enqueue_again, find_for_dispatch, insert, insert_local, unlink};
@@ -102,7 +102,7 @@ fn dispatch_loop(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
     let local = host.local_dsq(cpu);
     for _ in 0..SCX_DSP_MAX_LOOPS {
         cx.host().rq_mut(cpu).nr_dispatched = 0;
-        call(cx, Op::Dispatch, Some(cpu), [0, 0], &[u64::from(cpu), prev_address]);
+        call_known(cx, Op::Dispatch, Some(cpu), [0, 0], &[u64::from(cpu), prev_address]);
         if !cx.host().rq(cpu).batch.is_empty() {
             flush_batch(cx, cpu);
         }
@@ -213,7 +213,7 @@ fn hop(host: &mut Host, memory: &mut Memory, from: u32, target: u32, task: u32) 
     entity.sticky_cpu = -1;
     entity.clear_direct();
     entity.cpu = target;
-    memory.write_u32(entity.address + host.layout.task.cpu, target);
+    memory.write_u32(entity.address + host.at.cpu, target);
     host.effects.push(Effect::Migrated { task, from, to: target });
 }
 
@@ -259,7 +259,14 @@ fn consume_global(cx: &mut Cx<'_>, cpu: u32) -> bool {
 }
 
 /// `consume_dispatch_q`: moves the first task that may run on `cpu` to its local queue.
+#[inline(never)]
 pub(crate) fn consume(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) -> bool {
+    consume_inline(cx, cpu, dsq, enq_flags)
+}
+
+/// The same within the kfunc that nearly every switch calls.
+#[inline(always)]
+pub(crate) fn consume_inline(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) -> bool {
     let (host, memory) = cx.parts();
     let queue = host.dsqs.get(dsq);
     let mut at = queue.first;
@@ -273,18 +280,18 @@ pub(crate) fn consume(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags: u64) 
             return false;
         }
         let entity = host.task(at);
-        if entity.cpu == cpu {
+        let (own, next) = (entity.cpu == cpu, entity.next);
+        if own || host.allowed(at).contains(memory, cpu) && host.is_online(cpu) {
             unlink(host, at, dsq);
-            move_to_own_local(cx, cpu, at, enq_flags);
+            if own {
+                move_to_own_local(cx, cpu, at, enq_flags);
+            } else {
+                host.head = host.dsqs.get(dsq).first;
+                move_remote(cx, at, cpu, enq_flags);
+            }
             return true;
         }
-        if host.allowed(at).contains(memory, cpu) && host.is_online(cpu) {
-            unlink(host, at, dsq);
-            host.head = host.dsqs.get(dsq).first;
-            move_remote(cx, at, cpu, enq_flags);
-            return true;
-        }
-        at = entity.next;
+        at = next;
     }
     false
 }
@@ -377,13 +384,13 @@ pub(crate) fn set_next_task(cx: &mut Cx<'_>, cpu: u32, task: u32) {
     }
     // The switch follows: to `ops.running()` the CPU's current task is still the one before.
     let (host, memory) = cx.parts();
-    let layout = &*host.layout;
+    let curr_at = host.layout.rq.curr;
     let (entity, rq) = (&mut host.tasks[task as usize], &mut host.rqs[cpu as usize]);
-    memory.write_u8(entity.address + layout.task.on_cpu, 1);
-    memory.write_u64(rq.address + layout.rq.curr, entity.address);
+    memory.write_u8(entity.address + host.at.on_cpu, 1);
+    memory.write_u64(rq.address + curr_at, entity.address);
     (rq.curr, rq.curr_class) = (task, CurrClass::Ext);
     entity.runnable = false;
-    entity.set_flags(memory, layout, SCX_TASK_RESET_RUNNABLE_AT, 0);
+    entity.set_flags(memory, &host.at, SCX_TASK_RESET_RUNNABLE_AT, 0);
 }
 
 /// Who comes after the task that is put.
@@ -403,7 +410,7 @@ pub(crate) fn put_prev_task(cx: &mut Cx<'_>, cpu: u32, task: u32, next: Next) {
         put_back(cx, cpu, task, next);
     }
     let (host, memory) = cx.parts();
-    memory.write_u8(host.task(task).address + host.layout.task.on_cpu, 0);
+    memory.write_u8(host.task(task).address + host.at.on_cpu, 0);
     if let CurrClass::Above(why) = next.class {
         switch_class(cx, cpu, next.task, why);
     }

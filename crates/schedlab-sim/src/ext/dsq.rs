@@ -63,7 +63,7 @@ impl Dsq {
     }
 
     /// Puts a task behind all that are due earlier or equally early by virtual time, wrap-safe.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_vtime(&mut self, tasks: &mut [Entity], task: u32, vtime: u64) {
         let mut after = self.last;
         while after != NIL && (vtime.wrapping_sub(tasks[after as usize].vtime_key) as i64) < 0 {
@@ -94,7 +94,7 @@ impl Dsq {
     }
 
     /// Takes a task out; its flags.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unlink(&mut self, tasks: &mut [Entity], task: u32) -> u32 {
         let entity = &mut tasks[task as usize];
         debug_assert!(entity.linked, "the task is in this queue");

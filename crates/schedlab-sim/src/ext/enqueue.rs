@@ -2,12 +2,12 @@
 //!
 //! What a scheduler does with a task it was given is in [`super::dispatch`].
 
-use super::call::{Op, call_task, call_task_rare};
+use super::call::{Op, call_known, call_task_rare};
 use super::consts::*;
 use super::dsq::DsqIndex;
 use super::host::{CurrClass, Cx, Direct, EventCount, Host};
 use super::objects::{refill_slice, set_flags};
-use super::task::OpsState;
+use super::task::{Entity, OpsState};
 use super::{exit, reenq};
 use schedlab_bpf::memory::Memory;
 
@@ -64,7 +64,7 @@ pub(super) fn note_runnable(host: &mut Host, memory: &mut Memory, task: u32, set
     if entity.has(SCX_TASK_RESET_RUNNABLE_AT) {
         entity.runnable_at = tick_at;
     }
-    entity.set_flags(memory, &host.layout, set, clear);
+    entity.set_flags(memory, &host.at, set, clear);
 }
 
 /// `clr_task_runnable`.
@@ -91,7 +91,7 @@ fn enqueue_inline(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, sticky: 
     }
     let entity = &mut host.tasks[task as usize];
     if entity.has(SCX_TASK_IMMED) {
-        entity.set_flags(memory, &host.layout, 0, SCX_TASK_IMMED);
+        entity.set_flags(memory, &host.at, 0, SCX_TASK_IMMED);
     }
     if host.bypass {
         host.count(EventCount::BypassDispatch);
@@ -110,11 +110,12 @@ fn enqueue_inline(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, sticky: 
         return insert_refilled(cx, cpu, global, task, enq_flags);
     }
     let entity = host.task_mut(task);
+    let address = entity.address;
     entity.qseq += 1;
     entity.ops_state = OpsState::Queueing;
     // Direct dispatch belongs to the code that runs, not to the run queue.
     host.direct = Direct::For(task);
-    call_task(cx, Op::Enqueue, cpu, task, &[enq_flags]);
+    call_known(cx, Op::Enqueue, Some(cpu), [task, 0], &[address, enq_flags]);
     let host = cx.host();
     host.direct = Direct::None;
     let entity = host.task_mut(task);
@@ -154,7 +155,7 @@ fn direct_dispatch(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
     }
     let flags = entity.ddsp_enq_flags | enq_flags;
     entity.clear_direct();
-    insert(cx, cpu, dsq, task, flags | SCX_ENQ_CLEAR_OPSS);
+    insert_inline(cx, cpu, dsq, task, flags | SCX_ENQ_CLEAR_OPSS);
 }
 
 /// `find_dsq_for_dispatch`: the queue an id means on `cpu`; the global one after an error.
@@ -209,11 +210,17 @@ pub(crate) fn insert_local(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64)
 }
 
 /// `dispatch_enqueue`: into a queue; `cpu` is the run queue held.
-pub(crate) fn insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, mut enq_flags: u64) {
+#[inline(never)]
+pub(crate) fn insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64) {
+    insert_inline(cx, cpu, dsq, task, enq_flags);
+}
+
+#[inline(always)]
+fn insert_inline(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, mut enq_flags: u64) {
     let (host, memory) = cx.parts();
     let builtin = host.is_builtin(dsq);
     let ordered = enq_flags & SCX_ENQ_DSQ_PRIQ != 0;
-    let Host { dsqs, tasks, layout, rules, .. } = &mut *host;
+    let Host { dsqs, tasks, at, rules, .. } = &mut *host;
     let queue = dsqs.get_mut(dsq);
     // A queue that is empty or of this order takes it; the kernel's own take no order.
     if ordered && builtin || queue.nr_priq != if ordered { queue.nr } else { 0 } {
@@ -221,7 +228,7 @@ pub(crate) fn insert(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, mut en
         return insert_anyway(cx, cpu, dsq, task, enq_flags);
     }
     if ordered {
-        let vtime = memory.read_u64(tasks[task as usize].address + layout.task.dsq_vtime);
+        let vtime = memory.read_u64(tasks[task as usize].address + at.dsq_vtime);
         queue.push_vtime(tasks, task, vtime);
     } else {
         queue.push(tasks, task, enq_flags & (rules.head_flag | SCX_ENQ_PREEMPT) != 0);
@@ -246,7 +253,7 @@ fn insert_anyway(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags:
 }
 
 /// What follows an insertion: global and bypass queues end the scheduler's custody, user queues begin it.
-#[inline]
+#[inline(always)]
 fn inserted(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64) {
     let here = cx.cpu();
     let (host, memory) = cx.parts();
@@ -266,7 +273,7 @@ fn inserted(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flags: u64)
         if builtin {
             leave_custody(cx, cpu, task, 0);
         } else {
-            entity.set_flags(memory, &host.layout, SCX_TASK_IN_CUSTODY, 0);
+            entity.set_flags(memory, &host.at, SCX_TASK_IN_CUSTODY, 0);
         }
     }
 }
@@ -334,7 +341,7 @@ pub(crate) fn leave_custody(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64
     let (host, memory) = cx.parts();
     let entity = &mut host.tasks[task as usize];
     if entity.has(SCX_TASK_IN_CUSTODY) && entity.sticky_cpu < 0 {
-        entity.set_flags(memory, &host.layout, 0, SCX_TASK_IN_CUSTODY);
+        entity.set_flags(memory, &host.at, 0, SCX_TASK_IN_CUSTODY);
         call_task_rare(cx, Op::Dequeue, cpu, task, deq_flags);
     }
 }
@@ -348,14 +355,19 @@ pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
     if deq_flags & SCX_DEQ_SLEEP == 0 && host.rules.custody {
         deq_flags |= SCX_DEQ_SCHED_CHANGE;
     }
-    let entity = host.task(task);
+    let Host { tasks, rqs, rules, .. } = &mut *host;
+    let entity = &mut tasks[task as usize];
     if !entity.has(SCX_TASK_QUEUED) {
         return;
     }
-    let migrating = entity.sticky_cpu >= 0;
-    ops_dequeue(cx, cpu, task, deq_flags);
-    if cx.host().rq(cpu).curr == task {
-        call_task(cx, Op::Stopping, cpu, task, &[0]);
+    let (address, migrating) = (entity.address, entity.sticky_cpu >= 0);
+    let told = take_back(entity, rules.custody);
+    let running = rqs[cpu as usize].curr == task;
+    if told {
+        tell_dequeue(cx, cpu, task, deq_flags);
+    }
+    if running && cx.host().has_op(Op::Stopping) {
+        call_known(cx, Op::Stopping, Some(cpu), [task, 0], &[address, 0]);
     }
     if !migrating {
         call_task_rare(cx, Op::Quiescent, cpu, task, deq_flags);
@@ -364,7 +376,7 @@ pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
     let (host, memory) = cx.parts();
     host.rq_mut(cpu).nr_running -= 1;
     let entity = &mut host.tasks[task as usize];
-    entity.set_flags(memory, &host.layout, set, (SCX_TASK_DEQD_FOR_SLEEP & !set) | SCX_TASK_QUEUED);
+    entity.set_flags(memory, &host.at, set, (SCX_TASK_DEQD_FOR_SLEEP & !set) | SCX_TASK_QUEUED);
     entity.clear_direct();
     if entity.dsq.is_some() || entity.deferred {
         remove(cx, task);
@@ -381,25 +393,31 @@ pub(crate) fn dequeue_again(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u6
 #[inline(always)]
 pub(crate) fn ops_dequeue(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
     let host = cx.host();
-    let entity = &mut host.tasks[task as usize];
+    let custody = host.rules.custody;
+    if take_back(&mut host.tasks[task as usize], custody) {
+        tell_dequeue(cx, cpu, task, deq_flags);
+    }
+}
+
+/// The class has the task again; whether `ops.dequeue()` may be due.
+#[inline(always)]
+fn take_back(entity: &mut Entity, custody: bool) -> bool {
     entity.runnable = false;
     let was_queued = std::mem::replace(&mut entity.ops_state, OpsState::None) == OpsState::Queued;
-    if host.rules.custody {
-        if entity.has(SCX_TASK_IN_CUSTODY) {
-            end_custody(cx, cpu, task, deq_flags);
-        }
-    } else if was_queued {
+    if custody { entity.has(SCX_TASK_IN_CUSTODY) } else { was_queued }
+}
+
+#[inline(never)]
+fn tell_dequeue(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
+    if cx.host().rules.custody {
+        leave_custody(cx, cpu, task, deq_flags);
+    } else {
         call_task_rare(cx, Op::Dequeue, cpu, task, deq_flags);
     }
 }
 
-#[inline(never)]
-fn end_custody(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
-    leave_custody(cx, cpu, task, deq_flags);
-}
-
 /// `dispatch_dequeue`: out of whatever queue or list the task is in.
-#[inline]
+#[inline(always)]
 pub(crate) fn remove(cx: &mut Cx<'_>, task: u32) {
     let here = cx.cpu();
     let host = cx.host();
@@ -420,7 +438,7 @@ fn forget_deferred(host: &mut Host, task: u32) {
 }
 
 /// `task_unlink_from_dsq` with its count of tasks that must run at once.
-#[inline]
+#[inline(always)]
 pub(crate) fn unlink(host: &mut Host, task: u32, dsq: DsqIndex) {
     let Host { dsqs, tasks, .. } = &mut *host;
     if dsqs.get_mut(dsq).unlink(tasks, task) & SCX_TASK_IMMED != 0

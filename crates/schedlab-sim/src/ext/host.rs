@@ -4,19 +4,18 @@
 //! simulated kernel: what a callback asks of it is left in [`Host::effects`] and carried out by
 //! [`super::class`] when the callback has returned, as the kernel itself defers kicks to an interrupt.
 
-use super::call::{CallState, Op};
+use super::call::{CallState, Group, Op};
 use super::cgroup::Cgroup;
 use super::consts::{SCX_DSQ_BYPASS, SCX_DSQ_GLOBAL, SCX_DSQ_LOCAL, SCX_ENQ_CPU_SELECTED, SCX_ENQ_HEAD};
 use super::dsq::{DsqIndex, Dsqs};
 use super::dump::Dump;
 use super::exit::ExitInfo;
 use super::idle::Idle;
-use super::kernel::Layout;
+use super::kernel::{Layout, TaskOffsets};
 use super::lock::LockCosts;
 use super::mask::Mask;
 use super::task::Entity;
 use super::trace::CallTrace;
-use crate::kernel::CpuMask;
 use schedlab_bpf::exec::{CallContext, Host as BpfHost};
 use schedlab_model::topology::Topology;
 use std::sync::Arc;
@@ -42,6 +41,8 @@ pub(crate) enum CurrClass {
 pub(crate) struct Rules {
     /// `ops.dequeue()` follows the custody rules of 7.1.
     pub custody: bool,
+    /// Groups of callbacks that may choose a CPU by a kfunc.
+    pub select_groups: u32,
     /// The value of `SCX_ENQ_HEAD`.
     pub head_flag: u64,
     /// The value of `SCX_ENQ_CPU_SELECTED`.
@@ -53,6 +54,8 @@ impl Rules {
         let new = version >= (7, 0);
         Rules {
             custody: version >= (7, 1),
+            select_groups: Group::SelectCpu as u32
+                | if version >= (6, 16) { Group::Unlocked as u32 } else { 0 },
             head_flag: if new { SCX_ENQ_HEAD } else { 0x10 },
             cpu_selected_flag: if new { SCX_ENQ_CPU_SELECTED } else { 0x400 },
         }
@@ -95,6 +98,7 @@ pub(crate) struct Rq {
     pub in_balance: bool,
     /// A stronger class took the CPU and `ops.cpu_release()` was told.
     pub released: bool,
+    pub online: bool,
     pub kick_sync_pending: bool,
     /// Tasks under `SCX_ENQ_IMMED` in the local queue.
     pub nr_immed: i32,
@@ -183,6 +187,8 @@ pub(crate) struct Host {
     /// What the version decides and every wake-up or switch asks for.
     pub rules: Rules,
     pub layout: Arc<Layout>,
+    /// The part of it that every wake-up and switch reads.
+    pub at: TaskOffsets,
     pub topology: Arc<Topology>,
     pub nr_cpus: u32,
     /// Queues of the kernel's own.
@@ -233,7 +239,6 @@ pub(crate) struct Host {
     pub possible_mask: u64,
     /// CPUs that are online, for `scx_bpf_get_online_cpumask()`.
     pub online_mask: Mask,
-    pub online: CpuMask,
     /// CPUs went on or off this often (`scx_hotplug_seq`).
     pub hotplug_seq: u64,
 }
@@ -380,7 +385,7 @@ impl Host {
     /// Whether the CPU is online.
     #[inline]
     pub(crate) fn is_online(&self, cpu: u32) -> bool {
-        self.online.contains(schedlab_model::CpuId(cpu))
+        self.rq(cpu).online
     }
 
     /// Asks for a reschedule.

@@ -216,7 +216,25 @@ pub(crate) fn any_among(cx: &mut Cx<'_>, allowed: Mask, within: Within) -> Optio
 }
 
 /// `scx_select_cpu_dfl`: an idle CPU for the task, claimed; `cpus_allowed` narrows the task's own mask.
+#[inline(always)]
 pub(crate) fn select_cpu_dfl(
+    cx: &mut Cx<'_>,
+    task: u32,
+    prev_cpu: u32,
+    wake_flags: u64,
+    cpus_allowed: Option<Mask>,
+    flags: u64,
+) -> Option<u32> {
+    let (host, memory) = cx.parts();
+    if !host.idle.any(memory, host.nr_cpus) {
+        return None;
+    }
+    search(cx, task, prev_cpu, wake_flags, cpus_allowed, flags)
+}
+
+/// The same where at least one CPU idles.
+#[inline(never)]
+fn search(
     cx: &mut Cx<'_>,
     task: u32,
     prev_cpu: u32,
@@ -226,9 +244,6 @@ pub(crate) fn select_cpu_dfl(
 ) -> Option<u32> {
     let this_cpu = cx.cpu();
     let (host, memory) = cx.parts();
-    if !host.idle.any(memory, host.nr_cpus) {
-        return None;
-    }
     let own = host.allowed(task);
     let among = Among { allowed: own, also: cpus_allowed.unwrap_or(own), within: Within::All };
     let node = host.idle.node_index(&host.topology, prev_cpu);

@@ -91,7 +91,7 @@ pub(crate) fn hotplug(cx: &mut Cx<'_>, cpu: u32, online: bool) {
 /// A CPU is online or not, where programs see it.
 pub(crate) fn set_online(cx: &mut Cx<'_>, cpu: u32, online: bool) {
     let (host, memory) = cx.parts();
-    host.online.assign(schedlab_model::CpuId(cpu), online);
+    host.rq_mut(cpu).online = online;
     host.online_mask.assign(memory, cpu, online);
     memory.write_u32(host.rq(cpu).address + host.layout.rq.online, online.into());
 }

@@ -10,7 +10,7 @@ use super::dsq::{Dsq, DsqIndex, NIL};
 use super::host::Host;
 use crate::kernel::{CostKind, Kernel};
 use schedlab_model::CpuId;
-use schedlab_model::topology::Distance;
+use schedlab_model::topology::CpuInfo;
 
 /// What it costs to get a queue's lock from another CPU, in ns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,12 +30,15 @@ impl LockCosts {
         }
     }
 
-    fn over(self, distance: Distance) -> u64 {
-        match distance {
-            Distance::Same => 0,
-            Distance::Smt | Distance::Cache => self.cache,
-            Distance::Node => self.node,
-            Distance::Remote => self.remote,
+    /// Between two CPUs that are not the same.
+    #[inline]
+    fn between(self, a: &CpuInfo, b: &CpuInfo) -> u64 {
+        if a.llc == b.llc {
+            self.cache
+        } else if a.node == b.node {
+            self.node
+        } else {
+            self.remote
         }
     }
 }
@@ -49,12 +52,12 @@ impl Host {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     fn lock_from_other(&mut self, dsq: DsqIndex, cpu: u32) {
         let queue = self.dsqs.get_mut(dsq);
         let cost = match queue.locked_by {
             NIL => 0,
-            last => self.lock_costs.over(self.topology.distance(CpuId(last), CpuId(cpu))),
+            last => self.lock_costs.between(self.topology.cpu(CpuId(last)), self.topology.cpu(CpuId(cpu))),
         };
         let at = self.now + self.lock_ns;
         self.lock_ns += take(queue, cpu, at, cost);
@@ -62,6 +65,7 @@ impl Host {
 }
 
 /// How long `cpu` is at it from `at` on: until the lock is free, and until its lines have come.
+#[inline]
 fn take(queue: &mut Dsq, cpu: u32, at: u64, cost: u64) -> u64 {
     let end = queue.locked_until.max(at) + cost;
     (queue.locked_by, queue.locked_until) = (cpu, end);

@@ -25,12 +25,12 @@ impl Host {
     /// `p->scx.slice`.
     #[inline]
     pub(crate) fn slice(&self, memory: &Memory, task: u32) -> u64 {
-        memory.read_u64(self.task(task).address + self.layout.task.slice)
+        memory.read_u64(self.task(task).address + self.at.slice)
     }
 
     #[inline]
     pub(crate) fn set_slice(&self, memory: &mut Memory, task: u32, slice: u64) {
-        memory.write_u64(self.task(task).address + self.layout.task.slice, slice);
+        memory.write_u64(self.task(task).address + self.at.slice, slice);
     }
 
     /// `sch->slice_dfl`: shorter while the scheduler is bypassed.
@@ -42,18 +42,18 @@ impl Host {
     /// `p->scx.dsq_vtime`.
     #[inline]
     pub(crate) fn dsq_vtime(&self, memory: &Memory, task: u32) -> u64 {
-        memory.read_u64(self.task(task).address + self.layout.task.dsq_vtime)
+        memory.read_u64(self.task(task).address + self.at.dsq_vtime)
     }
 
     #[inline]
     pub(crate) fn set_dsq_vtime(&self, memory: &mut Memory, task: u32, vtime: u64) {
-        memory.write_u64(self.task(task).address + self.layout.task.dsq_vtime, vtime);
+        memory.write_u64(self.task(task).address + self.at.dsq_vtime, vtime);
     }
 
     /// Sets `SCX_TASK_*` flags where the class and where programs see them.
     #[inline]
     pub(crate) fn set_flags(&mut self, memory: &mut Memory, task: u32, set: u32, clear: u32) {
-        self.tasks[task as usize].set_flags(memory, &self.layout, set, clear);
+        self.tasks[task as usize].set_flags(memory, &self.at, set, clear);
     }
 
     /// `p->cpus_ptr` to be read: one mask for all tasks that may run everywhere.
@@ -68,25 +68,25 @@ impl Host {
     /// The task's own mask.
     #[inline]
     pub(crate) fn own_mask(&self, task: u32) -> Mask {
-        Mask(self.task(task).address + self.layout.task.cpus_mask)
+        Mask(self.task(task).address + self.at.cpus_mask)
     }
 
     /// `set_task_cpu` as programs see it.
     #[inline]
     pub(crate) fn set_cpu(&mut self, memory: &mut Memory, task: u32, cpu: u32) {
         self.tasks[task as usize].cpu = cpu;
-        memory.write_u32(self.tasks[task as usize].address + self.layout.task.cpu, cpu);
+        memory.write_u32(self.tasks[task as usize].address + self.at.cpu, cpu);
     }
 
     /// `comm[pid]`, as the kernel's messages name a task.
     pub(crate) fn label(&self, memory: &Memory, task: u32) -> String {
         let address = self.task(task).address;
-        format!("{}[{}]", self.comm(memory, task), memory.read_u32(address + self.layout.task.pid))
+        format!("{}[{}]", self.comm(memory, task), memory.read_u32(address + self.at.pid))
     }
 
     /// The task's name.
     pub(crate) fn comm(&self, memory: &Memory, task: u32) -> String {
-        let bytes = memory.bytes(self.task(task).address + self.layout.task.comm, 16).unwrap_or(&[]);
+        let bytes = memory.bytes(self.task(task).address + self.at.comm, 16).unwrap_or(&[]);
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     }

@@ -56,7 +56,7 @@ impl Attached {
             let next = dispatch::pick_task(cx, cpu.0, None);
             finish_deferred(cx);
             let (host, memory) = cx.parts();
-            memory.write_u8(host.task(prev.0).address + host.layout.task.on_cpu, 0);
+            memory.write_u8(host.task(prev.0).address + host.at.on_cpu, 0);
             if let Some(next) = next {
                 host.rq_mut(cpu.0).exec_start = host.now;
                 dispatch::set_next_task(cx, cpu.0, next);
@@ -70,8 +70,8 @@ impl Attached {
         if k.trace.detail {
             self.publish(k, cpu, prev);
         }
-        if next.is_some() {
-            self.charge(k, cpu);
+        if next.is_some() && (self.host.callbacks != 0 || self.host.lock_ns != 0) {
+            self.charge_hot(k, cpu);
         }
         next.map(TaskId)
     }
@@ -80,7 +80,7 @@ impl Attached {
 #[inline]
 fn sleep(cx: &mut Cx<'_>, cpu: u32, task: u32, voluntary: u64) {
     let (host, memory) = cx.parts();
-    let (address, at) = (host.task(task).address, &host.layout.task);
+    let (address, at) = (host.task(task).address, &host.at);
     memory.write_u32(address + at.state, 1);
     memory.write_u64(address + at.nvcsw, voluntary);
     enqueue::dequeue_task(cx, cpu, task, ENQUEUE_NOCLOCK | SCX_DEQ_SLEEP);

@@ -5,7 +5,7 @@
 
 use super::consts::SCX_DSQ_INVALID;
 use super::dsq::{DsqIndex, NIL};
-use super::kernel::Layout;
+use super::kernel::TaskOffsets;
 use schedlab_bpf::memory::Memory;
 
 /// Life of a task in the class (`enum scx_task_state`).
@@ -113,9 +113,9 @@ impl Entity {
 
     /// Sets `SCX_TASK_*` flags where the class and where programs see them.
     #[inline]
-    pub(crate) fn set_flags(&mut self, memory: &mut Memory, layout: &Layout, set: u32, clear: u32) {
+    pub(crate) fn set_flags(&mut self, memory: &mut Memory, at: &TaskOffsets, set: u32, clear: u32) {
         self.flags = self.flags & !clear | set;
-        memory.write_u32(self.address + layout.task.scx_flags, self.flags);
+        memory.write_u32(self.address + at.scx_flags, self.flags);
     }
 
     /// Forgets a direct dispatch.

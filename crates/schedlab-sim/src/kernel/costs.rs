@@ -132,16 +132,23 @@ impl CostTable {
     /// One draw, in ns.
     #[inline(always)]
     pub(crate) fn draw(&self, kind: CostKind, rng: &mut Rng) -> u64 {
-        match self.ranges[kind as usize] {
-            Range { low, values: 0 } => low,
-            Range { low: row, values: MEASURED } => self.measured(row, rng),
-            Range { low, values } => low + rng.below(values),
+        let Range { low, values } = self.ranges[kind as usize];
+        // 0 and `MEASURED` with one comparison.
+        if values.wrapping_sub(1) < MEASURED - 1 {
+            low + rng.below(values)
+        } else {
+            self.draw_other(kind, rng)
         }
     }
 
     #[inline(never)]
-    fn measured(&self, row: u64, rng: &mut Rng) -> u64 {
-        between_quantiles(&self.quantiles[row as usize], rng.below(1 << 20))
+    fn draw_other(&self, kind: CostKind, rng: &mut Rng) -> u64 {
+        match self.ranges[kind as usize] {
+            Range { low: row, values: MEASURED } => {
+                between_quantiles(&self.quantiles[row as usize], rng.below(1 << 20))
+            }
+            Range { low, .. } => low,
+        }
     }
 }
 

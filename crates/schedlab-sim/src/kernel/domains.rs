@@ -231,6 +231,7 @@ impl Domains {
     }
 
     /// Whether capacities differ.
+    #[inline]
     pub(crate) fn is_asymmetric(&self) -> bool {
         self.asymmetric
     }

@@ -9,7 +9,7 @@ mod layout;
 mod prototypes;
 mod types;
 
-pub(crate) use layout::Layout;
+pub(crate) use layout::{Layout, TaskOffsets};
 
 use schedlab_bpf::btf::{Btf, BtfBuilder};
 use schedlab_model::machine::KernelVersion;

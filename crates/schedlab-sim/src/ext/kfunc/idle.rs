@@ -1,6 +1,6 @@
 //! Choosing idle CPUs, and the masks that say which are.
 
-use super::super::call::{Group, Op, require};
+use super::super::call::{Op, require};
 use super::super::consts::{SCX_PICK_IDLE_IN_NODE, errno};
 use super::super::exit;
 use super::super::host::{Cx, Host};
@@ -38,6 +38,7 @@ fn builtin_enabled(cx: &mut Cx<'_>) -> bool {
 }
 
 /// `select_cpu_from_kfunc`: a CPU or a negative error.
+#[inline(always)]
 fn select(
     cx: &mut Cx<'_>,
     address: u64,
@@ -47,7 +48,7 @@ fn select(
     flags: u64,
     kfunc: &'static str,
 ) -> Result<i32, FaultKind> {
-    let groups = Group::SelectCpu as u32 | if cx.host().at_least(6, 16) { Group::Unlocked as u32 } else { 0 };
+    let groups = cx.host().rules.select_groups;
     if !require(cx, groups, kfunc)? {
         return Ok(-errno::EINVAL);
     }
@@ -58,7 +59,8 @@ fn select(
     }
     let (host, memory) = cx.parts();
     let in_select = host.call.op == Some(Op::SelectCpu);
-    if in_select && !host.call.subjects.contains(&task) {
+    let [first, second] = host.call.subjects;
+    if in_select && first != task && second != task {
         exit::error(cx, "called on a task not being operated on".to_owned());
         return Ok(-errno::EINVAL);
     }

@@ -45,7 +45,7 @@ pub(super) fn vet_flags(cx: &mut Cx<'_>, dsq_id: u64, enq_flags: &mut u64) -> bo
 }
 
 /// What both orders share; `vtime` if ordered by it.
-#[inline]
+#[inline(always)]
 fn put(
     cx: &mut Cx<'_>,
     address: u64,

@@ -2,7 +2,7 @@
 
 use super::super::call::{Group, require};
 use super::super::consts::*;
-use super::super::dispatch::{consume, flush_batch};
+use super::super::dispatch::{consume_inline, flush_batch};
 use super::super::enqueue::find_for_dispatch;
 use super::super::host::{Cx, Effect, Host};
 use super::super::{exit, reenq};
@@ -27,6 +27,7 @@ pub(super) fn add(table: &mut KfuncTable<Host>) {
     table.add("scx_bpf_task_running", task_running);
 }
 
+#[inline(always)]
 fn move_to_local(cx: &mut Cx<'_>, dsq_id: u64, mut enq_flags: u64) -> Result<bool, FaultKind> {
     if !require(cx, DISPATCH, "scx_bpf_dsq_move_to_local")? || !vet_flags(cx, SCX_DSQ_LOCAL, &mut enq_flags) {
         return Ok(false);
@@ -36,7 +37,8 @@ fn move_to_local(cx: &mut Cx<'_>, dsq_id: u64, mut enq_flags: u64) -> Result<boo
         flush_batch(cx, cpu);
     }
     let Some(dsq) = cx.host().dsqs.find_user(dsq_id) else { return Ok(no_such_dsq(cx, dsq_id)) };
-    let moved = cx.host().dsqs.get(dsq).first != super::super::dsq::NIL && consume(cx, cpu, dsq, enq_flags);
+    let moved =
+        cx.host().dsqs.get(dsq).first != super::super::dsq::NIL && consume_inline(cx, cpu, dsq, enq_flags);
     cx.host().rq_mut(cpu).nr_dispatched += u32::from(moved);
     Ok(moved)
 }
