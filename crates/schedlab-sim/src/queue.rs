@@ -106,7 +106,7 @@ impl EventQueue {
     /// Sets the slot's event to `time`, whether or not one was pending. Not before what was taken last.
     #[inline(always)]
     pub(crate) fn arm(&mut self, slot: usize, time: u64) {
-        let time = time.clamp(self.origin, LAST);
+        let time = time.max(self.origin).min(LAST);
         self.armed += 1;
         let node = &mut self.nodes[slot];
         (node.time, node.armed) = (time, self.armed);

@@ -57,7 +57,7 @@ impl Simulation {
                     }
                     continue;
                 }
-                Outcome::Busy => self.core.k.arm_resume(cpu),
+                Outcome::Busy => self.arm_resume(cpu),
                 Outcome::Off => self.schedule(cpu),
                 Outcome::Again => continue,
                 Outcome::Yield => {
@@ -132,6 +132,12 @@ impl Simulation {
         }
     }
 
+    /// The rarer cases of it: the end of a switch has its own copy.
+    #[inline(never)]
+    fn arm_resume(&mut self, cpu: CpuId) {
+        self.core.k.arm_resume(cpu);
+    }
+
     /// A step is done and the task returns to its own code: first a pending reschedule, then what the step
     /// cost. `true` if the task does not go on at once.
     fn leave_kernel(&mut self, cpu: CpuId) -> bool {
@@ -139,14 +145,14 @@ impl Simulation {
         let busy = k.cpu(cpu).overhead > 0;
         if k.cpu(cpu).resched == Resched::None {
             if busy {
-                k.arm_resume(cpu);
+                self.arm_resume(cpu);
             }
             return busy;
         }
         if busy {
             let at = k.cpu(cpu).kernel_until.max(k.now);
             k.arm(Slot::Cpu(cpu, CpuEvent::Resched), at);
-            k.arm_resume(cpu);
+            self.arm_resume(cpu);
         } else {
             self.schedule(cpu);
         }

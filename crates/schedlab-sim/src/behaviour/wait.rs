@@ -40,13 +40,13 @@ impl Simulation {
         }
         self.work.actors[task.index()].wait = Wait::Timer;
         self.core.k.task_mut(task).state = TaskState::Sleeping;
-        self.arm_timer(task, self.core.k.now.saturating_add(time));
+        self.arm_timer_inline(task, self.core.k.now.saturating_add(time));
     }
 
     /// Arms the task's timer. Normal tasks' timers have slack: alone, they expire at its end. (Linux also
     /// expires them early when another timer interrupt falls into the slack.)
-    #[inline]
-    pub(crate) fn arm_timer(&mut self, task: TaskId, due: u64) {
+    #[inline(always)]
+    fn arm_timer_inline(&mut self, task: TaskId, due: u64) {
         let realtime = matches!(self.core.k.task(task).policy, Policy::Fifo | Policy::Rr | Policy::Deadline);
         let slack = if realtime { 0 } else { self.timer_slack };
         let latency = self.core.k.cost(CostKind::TimerLatency);
@@ -55,23 +55,37 @@ impl Simulation {
         self.core.k.arm_task(task, due.saturating_add(slack).saturating_add(latency));
     }
 
+    /// The same where it is rarer.
+    #[inline(never)]
+    pub(crate) fn arm_timer(&mut self, task: TaskId, due: u64) {
+        self.arm_timer_inline(task, due);
+    }
+
     /// A task's timer is due: on the CPU where it was armed an interrupt wakes the task.
+    #[inline(always)]
     pub(crate) fn timer_expired(&mut self, task: TaskId) {
         self.work.timers_armed -= 1;
         let cpu = self.core.k.task(task).cpu;
         self.core.k.this_cpu = cpu;
         let cost = self.core.k.cost(CostKind::Interrupt);
-        self.core.interrupt(cpu, IrqSource::Timer, cost);
-        let due = Nanos(self.work.actors[task.index()].timer_due);
+        self.core.note_interrupt(cpu, IrqSource::Timer, cost);
+        let actor = &mut self.work.actors[task.index()];
+        let due = Nanos(actor.timer_due);
+        let wait = std::mem::replace(&mut actor.wait, Wait::None);
         let now = self.core.k.now;
         self.core.k.trace.emit(now, cpu, EventKind::TimerExpire { task, due });
-        let wait = self.work.actors[task.index()].wait;
         if wait != Wait::Timer {
-            self.work.actors[task.index()].timed_out = true;
-            self.forget(task, wait);
+            self.time_out(task, wait);
         }
-        self.wake(task, Context::HardIrq, 0);
+        self.wake_now(task, Context::HardIrq, 0, cost);
         self.core.k.leave_kernel(cpu);
+    }
+
+    /// The task waited for something else, which did not come in time.
+    #[inline(never)]
+    fn time_out(&mut self, task: TaskId, wait: Wait) {
+        self.work.actors[task.index()].timed_out = true;
+        self.forget(task, wait);
     }
 
     /// Takes a task out of the queues it waits in.
@@ -101,9 +115,15 @@ impl Simulation {
             self.core.k.cancel(Slot::Task(task));
             self.work.timers_armed -= 1;
         }
+        self.wake_now(task, context, wake_flags, 0);
+    }
+
+    /// The same for a task that has been taken out of where it waited; so much is to be charged already.
+    #[inline(always)]
+    fn wake_now(&mut self, task: TaskId, context: Context, wake_flags: u32, charged: u64) {
         let here = self.core.k.this_cpu;
         let cost = self.core.k.cost(CostKind::Wakeup);
-        self.core.k.charge(here, cost);
+        self.core.k.charge(here, charged + cost);
         self.core.try_to_wake_up(task, context, wake_flags);
     }
 

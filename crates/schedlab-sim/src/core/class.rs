@@ -12,7 +12,7 @@ impl Core {
         match self.k.task(task).class {
             Class::Fair => fair::class::enqueue_task(&mut self.k, cpu, task, flags),
             Class::Rt => rt::enqueue_task(&mut self.k, cpu, task, flags),
-            Class::Ext => self.ext.enqueue_task(&mut self.k, cpu, task, flags),
+            Class::Ext => self.ext.enqueue_again(&mut self.k, cpu, task, flags),
             Class::Idle => {}
         }
         self.k.task_mut(task).on_rq = true;
@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// `select_task_rq`: where a task that wakes or is new shall run; always a CPU it may run on.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn select_task_rq(&mut self, task: TaskId, wake_flags: u32) -> CpuId {
         let prev = self.k.task(task).cpu;
         if self.k.ideal {
@@ -147,7 +147,7 @@ impl Core {
             match self.k.task(task).class {
                 Class::Fair => fair::class::select_task_rq(&mut self.k, task, wake_flags),
                 Class::Rt => rt::select_task_rq(&self.k, task),
-                Class::Ext => self.ext.select_task_rq(&mut self.k, task, prev, wake_flags),
+                Class::Ext => self.ext.select_again(&mut self.k, task, prev, wake_flags),
                 Class::Idle => prev,
             }
         } else {

@@ -15,12 +15,16 @@ impl Core {
         self.k.settle(cpu);
         let pushed = self.push_away(cpu, prev);
         let next = self.change_current(cpu, prev);
-        self.k.cpu_mut(cpu).resched = Resched::None;
-        self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resched));
+        let state = self.k.cpu_mut(cpu);
+        state.looks_at_exit = false;
+        if state.resched != Resched::None {
+            state.resched = Resched::None;
+            self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resched));
+        }
+        debug_assert!(!self.k.is_armed(Slot::Cpu(cpu, CpuEvent::Resched)), "armed without a mark");
         if next != prev {
             self.switch(cpu, prev, next);
         }
-        self.k.cpu_mut(cpu).looks_at_exit = false;
         let ext = self.k.task(next).class == Class::Ext;
         if !ext && next != prev && self.k.fair.params.has(Features::HRTICK) {
             crate::fair::class::start_hrtick(&mut self.k, cpu, next);
@@ -77,7 +81,7 @@ impl Core {
         next
     }
 
-    #[inline]
+    #[inline(always)]
     fn switch(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
         let k = &mut self.k;
         let now = k.now;

@@ -38,12 +38,17 @@ impl Core {
     }
 
     /// An interrupt handler of this length runs on the CPU; what it does happens at its start.
-    #[inline(always)]
     pub(crate) fn interrupt(&mut self, cpu: CpuId, source: IrqSource, cost: u64) {
+        self.note_interrupt(cpu, source, cost);
+        self.k.charge(cpu, cost);
+    }
+
+    /// The same, but the caller charges it with what comes of it.
+    #[inline(always)]
+    pub(crate) fn note_interrupt(&mut self, cpu: CpuId, source: IrqSource, cost: u64) {
         let k = &mut self.k;
         let now = k.now;
         k.trace.emit_detail(now, cpu, || EventKind::IrqEnter { source });
-        k.charge(cpu, cost);
         k.cpu_mut(cpu).overhead_time += cost;
         k.trace.emit_detail(now, cpu, || EventKind::IrqExit { source });
     }

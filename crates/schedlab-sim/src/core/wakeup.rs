@@ -17,7 +17,7 @@ impl Core {
         }
         state.state = TaskState::Runnable;
         state.queued_since = Some(now);
-        let (wakee_cpu, delayed) = (state.cpu, state.on_rq);
+        let (wakee_cpu, delayed, class, nr_allowed) = (state.cpu, state.on_rq, state.class, state.nr_allowed);
         self.k.trace.emit(now, here, EventKind::Waking { waker, context, wakee: task, wakee_cpu });
         if delayed {
             self.enqueue_task(wakee_cpu, task, flags::ENQUEUE_DELAYED);
@@ -27,6 +27,10 @@ impl Core {
         if context == Context::Task {
             record_wakee(&mut self.k, waker, task);
         }
+        if class == Class::Ext && nr_allowed > 1 && !self.k.ideal {
+            self.wake_ext(task, wakee_cpu, wake_flags);
+            return true;
+        }
         let cpu = self.select_task_rq(task, wake_flags | flags::WF_TTWU);
         let migrated = if cpu == wakee_cpu { 0 } else { flags::ENQUEUE_MIGRATED };
         self.k.set_task_cpu(task, cpu);
@@ -34,6 +38,27 @@ impl Core {
         self.wakeup_preempt(cpu, task, wake_flags | flags::WF_TTWU);
         update_avg_idle(&mut self.k, cpu);
         true
+    }
+
+    /// The rest for a task of the ext class that may run on several CPUs.
+    #[inline(always)]
+    fn wake_ext(&mut self, task: TaskId, from: CpuId, wake_flags: u32) {
+        let mut cpu = self.ext.select_task_rq(&mut self.k, task, from, wake_flags | flags::WF_TTWU);
+        if cpu.index() >= self.k.cpu_count() || !self.k.may_run_on(task, cpu) {
+            cpu = self.nearest_allowed(task, from);
+        }
+        let mut flags = flags::ENQUEUE_WAKEUP;
+        if cpu != from {
+            flags |= flags::ENQUEUE_MIGRATED;
+            self.k.set_task_cpu(task, cpu);
+        }
+        self.ext.enqueue_task(&mut self.k, cpu, task, flags);
+        self.k.task_mut(task).on_rq = true;
+        // Stronger than nobody, and no function of its own: a running task need not be looked at.
+        if self.k.cpu(cpu).curr.is_idle() {
+            self.k.resched_curr(cpu);
+        }
+        update_avg_idle(&mut self.k, cpu);
     }
 
     /// A sleeper leaves its queue although it still owes time there: it may not wake on that CPU.
@@ -86,6 +111,7 @@ fn record_wakee(k: &mut Kernel, waker: TaskId, wakee: TaskId) {
 }
 
 /// `avg_idle` learns the idle period that this wake-up ends.
+#[inline]
 fn update_avg_idle(k: &mut Kernel, cpu: CpuId) {
     let now = k.now;
     let state = k.cpu_mut(cpu);

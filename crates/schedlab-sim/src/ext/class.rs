@@ -7,12 +7,12 @@
 use super::call::Op;
 use super::consts::*;
 use super::dispatch::{self, Next};
-use super::host::{BOOT_NS, CurrClass, Cx, Direct, Effect, Host};
+use super::host::{BOOT_NS, CurrClass, Cx, Effect, Host};
 use super::lifecycle::{self, TaskFacts};
 use super::scheduler::ExtScheduler;
 use super::task::Life;
 use super::trace::CallTrace;
-use super::{bypass, cgroup, enqueue, idle, reenq};
+use super::{bypass, cgroup, enqueue, idle, reenq, select};
 use crate::core::flags;
 use crate::error::SimError;
 use crate::kernel::{Class, CostKind, Kernel};
@@ -104,6 +104,16 @@ impl Attached {
     /// Runs code of the kernel on `this_cpu` in the scheduler's context and carries out what it asked for.
     #[inline(always)]
     pub(super) fn enter<R>(&mut self, k: &mut Kernel, f: impl FnOnce(&mut Cx<'_>) -> R) -> R {
+        let result = self.enter_only(k, f);
+        if !self.host.effects.is_empty() {
+            self.apply(k);
+        }
+        result
+    }
+
+    /// The same, but what the code asked for is left to the caller.
+    #[inline(always)]
+    pub(super) fn enter_only<R>(&mut self, k: &Kernel, f: impl FnOnce(&mut Cx<'_>) -> R) -> R {
         let here = k.this_cpu;
         self.host.now = k.now;
         let current = self.host.address_of(k.cpu(here).curr.0);
@@ -115,10 +125,18 @@ impl Attached {
         if cx.host().deferred_work {
             reenq::run_deferred(&mut cx);
         }
-        if !self.host.effects.is_empty() {
+        result
+    }
+
+    /// Carries out what choosing a task asked for: mostly that the task moves.
+    #[inline(always)]
+    pub(super) fn apply_move(&mut self, k: &mut Kernel) {
+        if let [Effect::Migrated { task, from, to }] = *self.host.effects.as_slice() {
+            self.host.effects.clear();
+            migrate(k, TaskId(task), CpuId(from), CpuId(to));
+        } else if !self.host.effects.is_empty() {
             self.apply(k);
         }
-        result
     }
 
     /// Charges the callbacks since the last charge, the instructions they executed and the locks they took.
@@ -157,17 +175,14 @@ impl Attached {
         k.charge(cpu, entering + executing + std::mem::take(&mut self.host.lock_ns));
     }
 
+    #[inline(never)]
     fn apply(&mut self, k: &mut Kernel) {
         let mut next = 0;
         while let Some(effect) = self.host.effects.get(next).copied() {
             next += 1;
             match effect {
                 Effect::Resched(cpu) => k.resched_curr(CpuId(cpu)),
-                Effect::Migrated { task, from, to } => {
-                    k.add_nr_running(CpuId(from), -1);
-                    k.set_task_cpu(TaskId(task), CpuId(to));
-                    k.add_nr_running(CpuId(to), 1);
-                }
+                Effect::Migrated { task, from, to } => migrate(k, TaskId(task), CpuId(from), CpuId(to)),
                 Effect::Kick { cpu, flags } => self.kick(k, CpuId(cpu), flags),
                 Effect::TimerStart { timer, at, cpu } => {
                     let token = self.timer_token(timer);
@@ -353,6 +368,7 @@ impl Ext {
 
     /// `select_task_rq`: a wake-up or fork chooses a CPU; called only for tasks with more than one allowed
     /// CPU. The core checks the answer against the affinity mask and falls back to an allowed CPU.
+    #[inline(always)]
     pub(crate) fn select_task_rq(
         &mut self,
         k: &mut Kernel,
@@ -361,11 +377,24 @@ impl Ext {
         wake_flags: u32,
     ) -> CpuId {
         let Some(ext) = self.attached.as_deref_mut() else { return prev_cpu };
-        CpuId(ext.enter(k, |cx| select_cpu(cx, task.0, prev_cpu.0, wake_flags.into())))
+        CpuId(ext.enter(k, |cx| select::select_cpu(cx, task.0, prev_cpu.0, wake_flags.into())))
+    }
+
+    /// The same where it is rare.
+    #[inline(never)]
+    pub(crate) fn select_again(
+        &mut self,
+        k: &mut Kernel,
+        task: TaskId,
+        prev: CpuId,
+        wake_flags: u32,
+    ) -> CpuId {
+        self.select_task_rq(k, task, prev, wake_flags)
     }
 
     /// The task becomes runnable on `cpu` (`Task::cpu` is set), or returns to the queue after a change. Counts
     /// `nr_running`.
+    #[inline(always)]
     pub(crate) fn enqueue_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
         let Some(ext) = self.attached.as_deref_mut() else { return };
         k.add_nr_running(cpu, 1);
@@ -383,6 +412,12 @@ impl Ext {
         if ext.host.callbacks != 0 || ext.host.lock_ns != 0 {
             ext.charge_hot(k, here);
         }
+    }
+
+    /// The same where it is rare.
+    #[inline(never)]
+    pub(crate) fn enqueue_again(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
+        self.enqueue_task(k, cpu, task, flags);
     }
 
     /// The task leaves the queue: sleeps, ends, changes, moves. It may be the CPU's current task.
@@ -675,35 +710,16 @@ impl Attached {
     }
 }
 
-/// `select_task_rq_scx`.
-fn select_cpu(cx: &mut Cx<'_>, task: u32, prev_cpu: u32, wake_flags: u64) -> u32 {
-    let host = cx.host();
-    host.task_mut(task).selected = true;
-    if !host.has_op(Op::SelectCpu) || host.bypass {
-        let found = idle::select_cpu_dfl(cx, task, prev_cpu, wake_flags, None, 0);
-        if found.is_some() {
-            super::objects::refill_slice(cx, task);
-            cx.host().task_mut(task).ddsp_dsq_id = SCX_DSQ_LOCAL;
-        }
-        let cpu = found.unwrap_or(prev_cpu);
-        cx.host().task_mut(task).selected_cpu = cpu as i32;
-        return cpu;
-    }
-    host.direct = Direct::For(task);
-    let address = host.task(task).address;
-    let arguments = [address, prev_cpu.into(), wake_flags];
-    let cpu = super::call::call_known(cx, Op::SelectCpu, None, [task, 0], &arguments) as i32;
-    let host = cx.host();
-    host.direct = Direct::None;
-    host.task_mut(task).selected_cpu = cpu;
-    if (0..host.nr_cpus as i32).contains(&cpu) {
-        return cpu as u32;
-    }
-    super::exit::error(cx, format!("invalid CPU {cpu} from ops.select_cpu()"));
-    prev_cpu
+/// The core's part of a move between run queues.
+#[inline]
+fn migrate(k: &mut Kernel, task: TaskId, from: CpuId, to: CpuId) {
+    k.add_nr_running(from, -1);
+    k.set_task_cpu(task, to);
+    k.add_nr_running(to, 1);
 }
 
 /// The kernel's enqueue flags of this version, as programs see them.
+#[inline(always)]
 fn enqueue_flags(host: &mut Host, task: u32, core: u32) -> u64 {
     let new = host.at_least(7, 0);
     let mut flags = 0;

@@ -22,7 +22,7 @@ pub(crate) enum Verdict {
 }
 
 /// `do_pick_task_scx`: the task to run next; `prev` is the current task if it is of the class and runnable.
-#[inline(always)]
+#[inline(never)]
 pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<u32> {
     let rq = cx.host().rq_mut(cpu);
     rq.in_balance = true;
@@ -32,6 +32,19 @@ pub(crate) fn pick_task(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Option<
         acquire(cx, cpu);
     }
     let verdict = balance(cx, cpu, prev);
+    end_pick(cx, cpu, prev, verdict)
+}
+
+/// The rest of [`pick_task`] of a CPU without a runnable task, after `ops.dispatch()` was called for the first time.
+#[inline(never)]
+pub(crate) fn pick_after_dispatch(cx: &mut Cx<'_>, cpu: u32) -> Option<u32> {
+    let verdict = dispatch_rounds(cx, cpu, None, true);
+    end_pick(cx, cpu, None, verdict)
+}
+
+/// What the verdict means.
+#[inline]
+fn end_pick(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>, verdict: Verdict) -> Option<u32> {
     let (host, memory) = cx.parts();
     let rq = host.rq_mut(cpu);
     rq.in_balance = false;
@@ -96,13 +109,22 @@ fn dispatch_loop(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>) -> Verdict {
     if !host.has_op(Op::Dispatch) || !host.is_online(cpu) {
         return Verdict::None;
     }
+    dispatch_rounds(cx, cpu, prev, false)
+}
+
+/// Calls of `ops.dispatch()`; the first one may have been made.
+#[inline(always)]
+fn dispatch_rounds(cx: &mut Cx<'_>, cpu: u32, prev: Option<u32>, mut called: bool) -> Verdict {
+    let host = cx.host();
     // The program sees who ran last even if it went to sleep; only a runnable one can go on.
     let rq = host.rq(cpu);
     let prev_address = if rq.curr_class == CurrClass::Ext { host.task(rq.curr).address } else { 0 };
     let local = host.local_dsq(cpu);
     for _ in 0..SCX_DSP_MAX_LOOPS {
-        cx.host().rq_mut(cpu).nr_dispatched = 0;
-        call_known(cx, Op::Dispatch, Some(cpu), [0, 0], &[u64::from(cpu), prev_address]);
+        if !std::mem::take(&mut called) {
+            cx.host().rq_mut(cpu).nr_dispatched = 0;
+            call_known(cx, Op::Dispatch, Some(cpu), [0, 0], &[u64::from(cpu), prev_address]);
+        }
         if !cx.host().rq(cpu).batch.is_empty() {
             flush_batch(cx, cpu);
         }
@@ -297,7 +319,7 @@ pub(crate) fn consume_inline(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, enq_flags
 }
 
 /// `move_local_task_to_local_dsq`: the task is on this CPU's run queue already.
-#[inline(never)]
+#[inline(always)]
 fn move_to_own_local(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
     insert_local(cx, cpu, task, enq_flags & !SCX_ENQ_CLEAR_OPSS);
 }
@@ -326,7 +348,7 @@ pub(crate) fn move_between(cx: &mut Cx<'_>, task: u32, from: DsqIndex, to: DsqIn
 }
 
 /// `scx_dsq_insert_commit`: notes an insertion to be finished later.
-#[inline]
+#[inline(always)]
 pub(crate) fn commit_insert(cx: &mut Cx<'_>, task: u32, dsq_id: u64, enq_flags: u64) {
     let cpu = cx.cpu();
     let host = cx.host();
@@ -377,10 +399,19 @@ fn refuse_direct(cx: &mut Cx<'_>, expected: Direct, task: u32) {
 /// `set_next_task_scx`: the task runs from now on.
 #[inline(always)]
 pub(crate) fn set_next_task(cx: &mut Cx<'_>, cpu: u32, task: u32) {
-    if cx.host().task(task).has(SCX_TASK_QUEUED) {
-        super::enqueue::ops_dequeue(cx, cpu, task, 1 << 32);
-        super::enqueue::remove(cx, task);
-        super::call::call_task(cx, Op::Running, cpu, task, &[]);
+    let Host { dsqs, tasks, rules, .. } = cx.host();
+    let entity = &mut tasks[task as usize];
+    if entity.has(SCX_TASK_QUEUED) {
+        let (address, local) = (entity.address, DsqIndex(cpu));
+        let told = super::enqueue::take_back(entity, rules.custody);
+        if !told && entity.dsq == Some(local) && !entity.has(SCX_TASK_IMMED) {
+            dsqs.get_mut(local).unlink(tasks, task);
+        } else {
+            super::enqueue::take_out(cx, cpu, task, told);
+        }
+        if cx.host().has_op(Op::Running) {
+            call_known(cx, Op::Running, Some(cpu), [task, 0], &[address]);
+        }
     }
     // The switch follows: to `ops.running()` the CPU's current task is still the one before.
     let (host, memory) = cx.parts();

@@ -98,16 +98,27 @@ fn enqueue_inline(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, sticky: 
         let bypass = host.bypass_dsq(cpu);
         return insert_refilled(cx, cpu, bypass, task, enq_flags);
     }
-    if entity.ddsp_dsq_id != SCX_DSQ_INVALID {
-        return direct_dispatch(cx, cpu, task, enq_flags);
+    if entity.ddsp_dsq_id == SCX_DSQ_INVALID && !ask_scheduler(cx, cpu, task, enq_flags) {
+        return;
     }
+    direct_dispatch(cx, cpu, task, enq_flags);
+}
+
+/// `ops.enqueue()`, or what the kernel does in its place; whether it dispatched the task directly.
+#[inline(always)]
+fn ask_scheduler(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) -> bool {
+    let host = cx.host();
+    let local = host.local_dsq(cpu);
+    let entity = &mut host.tasks[task as usize];
     if entity.exiting && host.ops.flags & SCX_OPS_ENQ_EXITING == 0 {
         host.count(EventCount::EnqSkipExiting);
-        return insert_refilled(cx, cpu, local, task, enq_flags);
+        insert_refilled(cx, cpu, local, task, enq_flags);
+        return false;
     }
     if !host.has_op(Op::Enqueue) {
         let global = host.global_dsq(cpu);
-        return insert_refilled(cx, cpu, global, task, enq_flags);
+        insert_refilled(cx, cpu, global, task, enq_flags);
+        return false;
     }
     let entity = host.task_mut(task);
     let address = entity.address;
@@ -120,12 +131,13 @@ fn enqueue_inline(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64, sticky: 
     host.direct = Direct::None;
     let entity = host.task_mut(task);
     if entity.ddsp_dsq_id != SCX_DSQ_INVALID {
-        return direct_dispatch(cx, cpu, task, enq_flags);
+        return true;
     }
     entity.ops_state = OpsState::Queued;
     if host.rules.custody {
         set_flags(cx, task, SCX_TASK_IN_CUSTODY, 0);
     }
+    false
 }
 
 /// Into a queue of the kernel's own with a fresh slice.
@@ -137,7 +149,7 @@ fn insert_refilled(cx: &mut Cx<'_>, cpu: u32, dsq: DsqIndex, task: u32, enq_flag
 }
 
 /// `direct_dispatch`: where `ops.select_cpu()` or `ops.enqueue()` put the task.
-#[inline(never)]
+#[inline(always)]
 fn direct_dispatch(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
     let id = cx.host().task(task).ddsp_dsq_id;
     let dsq = find_for_dispatch(cx, cpu, id, cpu);
@@ -146,16 +158,20 @@ fn direct_dispatch(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
     let entity = host.task_mut(task);
     entity.ops_state = OpsState::None;
     if remote {
-        // Two run queues cannot be locked here: finished by `run_deferred`.
         entity.ddsp_enq_flags |= enq_flags;
-        entity.deferred = true;
-        host.rq_mut(cpu).deferred.push(task);
-        host.deferred_work = true;
-        return;
+        return defer(host, cpu, task);
     }
     let flags = entity.ddsp_enq_flags | enq_flags;
     entity.clear_direct();
     insert_inline(cx, cpu, dsq, task, flags | SCX_ENQ_CLEAR_OPSS);
+}
+
+/// Two run queues cannot be locked at once: finished by `run_deferred`.
+#[inline(never)]
+fn defer(host: &mut Host, cpu: u32, task: u32) {
+    host.task_mut(task).deferred = true;
+    host.rq_mut(cpu).deferred.push(task);
+    host.deferred_work = true;
 }
 
 /// `find_dsq_for_dispatch`: the queue an id means on `cpu`; the global one after an error.
@@ -316,7 +332,7 @@ fn count_one_immed(cx: &mut Cx<'_>, dsq: DsqIndex, task: u32, enq_flags: u64) {
 }
 
 /// `local_dsq_post_enq`: the scheduler is rid of the task; the CPU is told if it idles or is to be preempted.
-#[inline]
+#[inline(always)]
 pub(crate) fn after_local_insert(cx: &mut Cx<'_>, cpu: u32, task: u32, enq_flags: u64) {
     leave_custody(cx, cpu, task, 0);
     let host = cx.host();
@@ -379,7 +395,7 @@ pub(crate) fn dequeue_task(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u64
     entity.set_flags(memory, &host.at, set, (SCX_TASK_DEQD_FOR_SLEEP & !set) | SCX_TASK_QUEUED);
     entity.clear_direct();
     if entity.dsq.is_some() || entity.deferred {
-        remove(cx, task);
+        remove_apart(cx, task);
     }
 }
 
@@ -389,19 +405,19 @@ pub(crate) fn dequeue_again(cx: &mut Cx<'_>, cpu: u32, task: u32, core_flags: u6
     dequeue_task(cx, cpu, task, core_flags);
 }
 
-/// `ops_dequeue`: takes the task back from the scheduler.
-#[inline(always)]
-pub(crate) fn ops_dequeue(cx: &mut Cx<'_>, cpu: u32, task: u32, deq_flags: u64) {
-    let host = cx.host();
-    let custody = host.rules.custody;
-    if take_back(&mut host.tasks[task as usize], custody) {
-        tell_dequeue(cx, cpu, task, deq_flags);
+/// `ops_dequeue` and `dispatch_dequeue` of a task that is to run, where they have more to do than to take it from the
+/// local queue.
+#[inline(never)]
+pub(crate) fn take_out(cx: &mut Cx<'_>, cpu: u32, task: u32, told: bool) {
+    if told {
+        tell_dequeue(cx, cpu, task, 1 << 32);
     }
+    remove(cx, task);
 }
 
-/// The class has the task again; whether `ops.dequeue()` may be due.
+/// `ops_dequeue`: the class has the task again; whether `ops.dequeue()` may be due.
 #[inline(always)]
-fn take_back(entity: &mut Entity, custody: bool) -> bool {
+pub(super) fn take_back(entity: &mut Entity, custody: bool) -> bool {
     entity.runnable = false;
     let was_queued = std::mem::replace(&mut entity.ops_state, OpsState::None) == OpsState::Queued;
     if custody { entity.has(SCX_TASK_IN_CUSTODY) } else { was_queued }
@@ -428,6 +444,11 @@ pub(crate) fn remove(cx: &mut Cx<'_>, task: u32) {
     } else if entity.deferred {
         forget_deferred(host, task);
     }
+}
+
+#[inline(never)]
+fn remove_apart(cx: &mut Cx<'_>, task: u32) {
+    remove(cx, task);
 }
 
 #[cold]

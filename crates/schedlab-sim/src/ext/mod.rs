@@ -37,6 +37,7 @@ mod mask;
 mod objects;
 mod reenq;
 mod scheduler;
+mod select;
 mod setup;
 pub mod support;
 mod switch;

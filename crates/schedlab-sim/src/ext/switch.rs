@@ -4,10 +4,12 @@
 //! their order and with what each would do; entering the scheduler's context once saves a fifth of a switch.
 //! Not here: any other switch.
 
+use super::call::{Op, call_known};
 use super::class::{Attached, Ext};
 use super::consts::{ENQUEUE_NOCLOCK, SCX_DEQ_SLEEP};
 use super::dsq::NIL;
-use super::host::Cx;
+use super::host::{CurrClass, Cx, Host};
+use super::objects::refill_slice;
 use super::{dispatch, enqueue, reenq};
 use crate::ahead;
 use crate::kernel::Kernel;
@@ -51,9 +53,9 @@ impl Attached {
         k.add_nr_running(cpu, -1);
         let voluntary = k.task(prev).nvcsw + 1;
         self.choosing = Some(cpu);
-        let next = self.enter(k, |cx| {
+        let next = self.enter_only(k, |cx| {
             sleep(cx, cpu.0, prev.0, voluntary);
-            let next = dispatch::pick_task(cx, cpu.0, None);
+            let next = choose(cx, cpu.0);
             finish_deferred(cx);
             let (host, memory) = cx.parts();
             memory.write_u8(host.task(prev.0).address + host.at.on_cpu, 0);
@@ -63,6 +65,7 @@ impl Attached {
             }
             next
         });
+        self.apply_move(k);
         self.choosing = None;
         if self.host.rq(cpu.0).kick_sync_pending {
             self.wait_for_kicked(k, cpu);
@@ -77,7 +80,39 @@ impl Attached {
     }
 }
 
-#[inline]
+/// [`dispatch::pick_task`] without a task that could go on: `ops.dispatch()` at once where there is nothing else to look
+/// at before, which is nearly always so.
+#[inline(always)]
+fn choose(cx: &mut Cx<'_>, cpu: u32) -> Option<u32> {
+    let host = cx.host();
+    let local = host.local_dsq(cpu);
+    let asks = host.has_op(Op::Dispatch) && !host.bypass;
+    let Host { rqs, dsqs, tasks, .. } = &mut *host;
+    let rq = &mut rqs[cpu as usize];
+    let empty = dsqs.get(local).nr == 0 && dsqs.get(rq.global).first == NIL;
+    if !(asks && empty && rq.online && !rq.released && rq.curr_class == CurrClass::Ext) {
+        return dispatch::pick_task(cx, cpu, None);
+    }
+    rq.in_balance = true;
+    rq.kick_sync += 1;
+    rq.nr_dispatched = 0;
+    let address = tasks[rq.curr as usize].address;
+    call_known(cx, Op::Dispatch, Some(cpu), [0, 0], &[u64::from(cpu), address]);
+    let (host, memory) = cx.parts();
+    let Host { rqs, dsqs, .. } = &mut *host;
+    let (rq, queue) = (&mut rqs[cpu as usize], dsqs.get(local));
+    if queue.nr == 0 || rq.nr_immed > 0 || !rq.batch.is_empty() {
+        return dispatch::pick_after_dispatch(cx, cpu);
+    }
+    rq.in_balance = false;
+    let next = queue.first;
+    if host.slice(memory, next) == 0 {
+        refill_slice(cx, next);
+    }
+    Some(next)
+}
+
+#[inline(always)]
 fn sleep(cx: &mut Cx<'_>, cpu: u32, task: u32, voluntary: u64) {
     let (host, memory) = cx.parts();
     let (address, at) = (host.task(task).address, &host.at);

@@ -356,6 +356,9 @@ impl Kernel {
     pub(crate) fn settle(&mut self, cpu: CpuId) {
         let state = &mut self.cpus[cpu.index()];
         let elapsed = self.now - state.settled_at;
+        if elapsed == 0 {
+            return;
+        }
         state.settled_at = self.now;
         let burnt = elapsed.min(state.overhead);
         state.overhead -= burnt;
@@ -374,7 +377,7 @@ impl Kernel {
     }
 
     /// Arms the event at which the current task will have done its overhead and its work.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arm_resume(&mut self, cpu: CpuId) {
         let state = &mut self.cpus[cpu.index()];
         state.settled_at = self.now;
