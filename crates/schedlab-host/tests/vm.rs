@@ -6,6 +6,7 @@
 
 use schedlab_host::live::callbacks::Call;
 use schedlab_host::live::sequence::{Span, sequence};
+use schedlab_host::live::trial::Trial;
 use schedlab_host::vm::{Acceleration, Error, Kernel, KernelName, Machine, Run, Topology};
 use schedlab_model::CpuId;
 use schedlab_model::workload::Workload;
@@ -99,6 +100,38 @@ fn the_kernel_ends_bad_schedulers_and_the_reason_comes_out() {
         assert!(said.contains(message), "{name}: {verdict}");
         assert_eq!(verdict["state_after_detach"], "disabled", "{name}: {verdict}");
     }
+}
+
+/// `try` with a short stress.
+fn trial(object: &[u8]) -> Trial {
+    let run = guest(&mut machine(), object, &["try", "--stress-ms", "2000"]);
+    assert_eq!(run.code, 0, "{}", String::from_utf8_lossy(&run.stderr));
+    serde_json::from_value(verdict(&run)).expect("a trial")
+}
+
+#[test]
+fn a_trial_finds_nothing_against_a_good_scheduler() {
+    let trial = trial(vtime());
+    assert_eq!(trial.faults(), Vec::<String>::new());
+    assert_eq!((trial.scheduler.as_str(), trial.state_after.as_str()), ("vtime", "disabled"));
+    assert!(trial.callbacks.iter().any(|callback| callback == "enqueue"));
+    for program in &trial.programs {
+        assert!(program.walked > 0 && program.instructions > 0 && program.time_us.is_some(), "{program:?}");
+    }
+    assert!(trial.programs.len() >= 7 && trial.stress.len() == trial.after.len());
+}
+
+#[test]
+fn a_trial_says_what_speaks_against_a_bad_one() {
+    let test = |name| schedlab_objects::test_object(name).expect("a test object");
+    let refused = trial(test("garbage")).refused.expect("the verifier refuses it");
+    assert_eq!((&*refused.program, &*refused.reason), ("garbage_enqueue", "R1 invalid mem access 'scalar'"));
+    assert!(refused.source.is_some_and(|place| place.starts_with("garbage.bpf.c:")));
+    assert!(refused.remedy.is_some() && refused.steps.len() > 5);
+    let stalls = trial(test("stall"));
+    assert!(!stalls.survived && stalls.state_after == "disabled");
+    assert_eq!(stalls.exit.as_ref().map(|exit| exit.kind), Some(1026));
+    assert!(stalls.faults()[0].contains("runnable task stall"), "{:?}", stalls.faults());
 }
 
 #[test]

@@ -277,20 +277,28 @@ fn run_text(run: &RunRecord) -> String {
 }
 
 /// A table whose columns are as wide as their widest cell.
-struct Table {
+pub struct Table {
     titles: Vec<String>,
     rows: Vec<(Vec<String>, Option<&'static str>)>,
     /// Columns set flush right.
-    right: Vec<usize>,
+    pub right: Vec<usize>,
 }
 
 impl Table {
-    fn new(titles: &[&str]) -> Table {
+    /// A table without rows.
+    pub fn new(titles: &[&str]) -> Table {
         let titles = titles.iter().map(|title| (*title).to_owned()).collect();
         Table { titles, rows: Vec::new(), right: Vec::new() }
     }
 
-    fn render(&self, options: TextOptions) -> String {
+    /// Adds a row: as many cells as there are titles.
+    pub fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.titles.len(), "a cell for each title");
+        self.rows.push((cells, None));
+    }
+
+    /// The lines, titles first.
+    pub fn render(&self, options: TextOptions) -> String {
         let lines = || std::iter::once(&self.titles).chain(self.rows.iter().map(|(cells, _)| cells));
         let width = |column: usize| lines().map(|cells| cells[column].width()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.titles.len()).map(width).collect();

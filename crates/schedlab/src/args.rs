@@ -2,6 +2,8 @@
 //!
 //! Not here: what commands do ([`crate::commands`]).
 
+pub mod vm;
+
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use schedlab_model::machine::KernelVersion;
@@ -58,6 +60,8 @@ pub enum Command {
     List(ListArgs),
     /// Compare on a recording that comes with schedlab: no root, no network, ten seconds
     Demo(DemoArgs),
+    /// Real kernels in virtual machines: run a command there, or try a scheduler before it touches this machine
+    Vm(vm::VmArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

@@ -18,6 +18,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // The same program is what runs inside the virtual machines it boots.
+    if let Some(code) = schedlab_host::guest::main_if_guest() {
+        return code;
+    }
     let cli = Cli::parse();
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,

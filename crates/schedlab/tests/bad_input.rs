@@ -49,6 +49,19 @@ fn names_that_nothing_has() {
     run(&["frobnicate"]).refused(2, &["--help"]);
 }
 
+/// Refused before anything is fetched or booted.
+#[test]
+fn machines_that_cannot_be_booted() {
+    run(&["vm", "boot", "--kernel", "6.13", "--", "true"]).refused(2, &["6.1, 6.12, 7.2 or running"]);
+    run(&["vm", "boot", "--kernel", "./absent", "--", "true"]).refused(2, &["./absent cannot be booted"]);
+    run(&["vm", "boot", "--kernel", "./Cargo.lock", "--", "true"]).refused(2, &["no bootable x86 image"]);
+    run(&["vm", "boot", "--topology", "2:2", "--", "true"]).refused(2, &["SOCKETS:CORES:THREADS"]);
+    run(&["vm", "boot"]).refused(2, &["COMMAND"]);
+    run(&["vm", "try", "nope"]).refused(2, &["no scheduler 'nope'", "object file"]);
+    run(&["vm", "try", "vtime", "--set", "slice_ns=much"]).refused(2, &["whole number"]);
+    run(&["vm", "fetch", "5.4"]).refused(2, &["6.1, 6.12 and 7.2"]);
+}
+
 #[test]
 fn knobs_out_of_bounds() {
     let bounds = "100000 to 1000000000 ns";

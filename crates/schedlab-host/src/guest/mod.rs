@@ -28,6 +28,19 @@ impl Job {
     }
 }
 
+/// The guest program's name in the machine.
+pub const PROGRAM: &str = "schedlab-guest";
+
+/// Does what the guest program does, if this process was started under its name or is process 1 of a virtual machine; so
+/// any program that calls this first can be put into one.
+pub fn main_if_guest() -> Option<std::process::ExitCode> {
+    main_if_init();
+    let mut arguments = std::env::args();
+    let name = arguments.next()?;
+    let is_guest = std::path::Path::new(&name).file_name().is_some_and(|name| name == PROGRAM);
+    is_guest.then(|| run::main(&arguments.collect::<Vec<_>>()))
+}
+
 /// If this process is process 1 of a virtual machine, does its work and powers the machine off; else returns.
 pub fn main_if_init() {
     if std::process::id() == 1 && std::path::Path::new(JOB_PATH).exists() {

@@ -9,14 +9,16 @@ use std::time::Duration;
 
 const USAGE: &str = "\
 usage: schedlab-guest vm [OPTIONS] -- COMMAND            run COMMAND in a virtual machine
+       schedlab-guest try OBJECT [OPTIONS]                load it, stress it, unload it; what happened as JSON
        schedlab-guest load OBJECT [OPTIONS] [-- COMMAND]  run COMMAND under a scheduler; says how it ended
        schedlab-guest callbacks OBJECT [OPTIONS] -- COMMAND
                                                           the same, printing each callback as a JSON line
        schedlab-guest play WORKLOAD                       play a workload file with real threads
        schedlab-guest instructions OBJECT                 the programs as libbpf relocated them, as JSON
 
-options of load and callbacks:
+options of try, load and callbacks:
   --set NAME=VALUE        set a knob before loading
+  --stress-ms MS          length of the stress of try (default 10000)
   --repeat N              run the command this often (default 1)
   --run PROGRAM           run this program of the object once the scheduler is attached (load only)
   --report NAME           say at the end what this variable of the object holds
@@ -41,7 +43,9 @@ pub fn main(arguments: &[String]) -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("vm") => vm(&arguments[1..]),
         Some("play") => super::schedule::play(&arguments[1..]).unwrap_or_else(usage),
-        Some("load" | "callbacks" | "instructions") => super::schedule::main(arguments).unwrap_or_else(usage),
+        Some("try" | "load" | "callbacks" | "instructions") => {
+            super::schedule::main(arguments).unwrap_or_else(usage)
+        }
         _ => usage(),
     }
 }

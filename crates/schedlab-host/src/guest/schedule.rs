@@ -1,4 +1,4 @@
-//! The guest's commands around a scheduler: `load`, `callbacks`, `instructions`, and `play` for the work under it.
+//! The guest's commands around a scheduler: `try`, `load`, `callbacks`, `instructions`, and `play` for the work under it.
 //!
 //! Results are JSON on standard output, so that a test on the host reads them without knowing the machine. The work is
 //! done by [`crate::live`].
@@ -8,6 +8,7 @@ use crate::live::{self, Attached, Error};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 /// What was asked for.
 struct Options {
@@ -18,14 +19,16 @@ struct Options {
     report: Vec<String>,
     /// Programs to run once the scheduler is attached.
     programs: Vec<String>,
+    stress: Duration,
     command: Vec<String>,
 }
 
-/// Runs `load`, `callbacks` or `instructions`; `None` if the arguments are wrong.
+/// Runs `try`, `load`, `callbacks` or `instructions`; `None` if the arguments are wrong.
 pub fn main(arguments: &[String]) -> Option<ExitCode> {
     let (verb, rest) = arguments.split_first()?;
     let options = Options::parse(rest)?;
     let result = match verb.as_str() {
+        "try" => try_object(&options),
         "load" => load(&options),
         "callbacks" => callbacks(&options),
         "instructions" => instructions(&options),
@@ -71,6 +74,7 @@ impl Options {
             repeat: 1,
             report: Vec::new(),
             programs: Vec::new(),
+            stress: Duration::from_secs(10),
             command: Vec::new(),
         };
         let mut words = rest.iter();
@@ -82,6 +86,7 @@ impl Options {
                 }
                 "--report" => options.report.push(words.next()?.clone()),
                 "--run" => options.programs.push(words.next()?.clone()),
+                "--stress-ms" => options.stress = Duration::from_millis(words.next()?.parse().ok()?),
                 "--repeat" => options.repeat = words.next()?.parse().ok()?,
                 "--" => {
                     options.command = words.cloned().collect();
@@ -93,10 +98,12 @@ impl Options {
         Some(options)
     }
 
+    fn knobs(&self) -> Vec<(&str, i64)> {
+        self.knobs.iter().map(|(name, value)| (name.as_str(), *value)).collect()
+    }
+
     fn load(&self) -> Result<live::Loaded, Error> {
-        let knobs: Vec<(&str, i64)> =
-            self.knobs.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        live::load(&self.object, &knobs)
+        live::load(&self.object, &self.knobs())
     }
 
     /// Runs the command as often as asked for; the exit code of the last run or of the first that failed.
@@ -114,6 +121,13 @@ impl Options {
             }
         }
     }
+}
+
+/// Prints the whole trial; the exit code says only that there is one.
+fn try_object(options: &Options) -> Result<ExitCode, Error> {
+    let trial = live::trial::run(&options.object, &options.knobs(), options.stress)?;
+    print_line(&serde_json::to_value(trial).expect("a trial is plain data"));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the command under the scheduler and says how both ended.

@@ -2,13 +2,16 @@
 //!
 //! The kernel's own loader does the work (libbpf); this adds knobs by name, the exit record and errors that name the
 //! remedy. An attached scheduler is detached when dropped. [`callbacks`] logs what the kernel calls, [`sequence`] makes
-//! that comparable. Meant for virtual
-//! machines: nothing here keeps a journal of what it changed.
+//! that comparable; [`trial`] finds out whether an object is safe, with the stress of [`churn`] and what the [`verifier`]
+//! says. Meant for virtual machines: nothing here keeps a journal of what it changed.
 
 pub mod callbacks;
+pub mod churn;
 mod object;
 pub mod sequence;
+pub mod trial;
 mod variables;
+pub mod verifier;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapMut, MapType, Object, ProgramInput};
 use object::Opened;
@@ -78,7 +81,7 @@ pub enum Error {
 }
 
 /// Why the kernel ended a scheduler.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Exit {
     /// The kernel's `scx_exit_kind`: 64 to 67 are orderly ends, 1024 and above are errors.
     pub kind: i32,
@@ -154,10 +157,7 @@ impl Attached {
 
     /// Why the kernel ended it, if it did and the object keeps an exit record (`.data.exit`).
     pub fn exit(&self) -> Option<Exit> {
-        let record =
-            self.loaded.object.maps().find(|map| object::name_of(map.name()).ends_with(".data.exit"))?;
-        let bytes = record.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
-        decode_exit(&bytes)
+        exit_of(&self.loaded.object)
     }
 
     /// Changes a knob of the running scheduler.
@@ -211,6 +211,13 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.unlink();
     }
+}
+
+/// The exit record that an object of ours keeps.
+fn exit_of(object: &Object) -> Option<Exit> {
+    let record = object.maps().find(|map| object::name_of(map.name()).ends_with(".data.exit"))?;
+    let bytes = record.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
+    decode_exit(&bytes)
 }
 
 /// The state of sched_ext in this kernel; empty if it has none.

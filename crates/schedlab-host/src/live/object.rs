@@ -74,12 +74,18 @@ impl Opened {
         Ok(implemented.collect())
     }
 
+    /// Gives the programs to the kernel, and what was said meanwhile.
+    pub fn load_aloud(self, level: PrintLevel) -> (Result<Object, libbpf_rs::Error>, String) {
+        listen_from(level);
+        let loaded = self.object.load();
+        (loaded, messages())
+    }
+
     /// Gives the programs to the kernel.
     pub fn load(self) -> Result<Object, Error> {
-        listen();
-        self.object.load().map_err(|error| {
-            let log = messages();
-            if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !log.contains("processed") {
+        let (loaded, log) = self.load_aloud(PrintLevel::Info);
+        loaded.map_err(|error| {
+            if is_privilege(&error, &log) {
                 return Error::Privilege;
             }
             let skip = log.chars().count().saturating_sub(LOG_CHARS_MAX);
@@ -120,10 +126,19 @@ pub fn name_of(name: &OsStr) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// Whether a load failed for want of rights, and not because the verifier refused the program.
+pub fn is_privilege(error: &libbpf_rs::Error, log: &str) -> bool {
+    error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !log.contains("processed")
+}
+
 /// Starts to keep libbpf's messages.
 pub fn listen() {
+    listen_from(PrintLevel::Info);
+}
+
+fn listen_from(level: PrintLevel) {
     MESSAGES.lock().expect("no thread panics while it holds the messages").clear();
-    set_print(Some((PrintLevel::Info, |_, message| {
+    set_print(Some((level, |_, message| {
         MESSAGES.lock().expect("no thread panics while it holds the messages").push_str(&message);
     })));
 }

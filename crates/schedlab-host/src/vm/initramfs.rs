@@ -73,6 +73,15 @@ impl Initramfs {
         Ok(())
     }
 
+    /// The same without what the loader does not map: symbols and line tables are most of a program of ours.
+    pub fn add_bare_program(&mut self, host: &Path, path: &str) -> Result<(), Error> {
+        self.add_program(host, path)?;
+        if let Some(Entry::File(bytes, _)) = self.entries.get_mut(path) {
+            keep_mapped(bytes);
+        }
+        Ok(())
+    }
+
     /// The archive's bytes.
     pub fn build(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -96,6 +105,32 @@ impl Initramfs {
             self.entries.entry(parent.to_string()).or_insert(Entry::Directory);
         }
         self.entries.insert(path.to_string(), entry);
+    }
+}
+
+/// Cuts a 64-bit little-endian ELF program behind its last segment, and forgets its sections; anything else stays as it is.
+fn keep_mapped(bytes: &mut Vec<u8>) {
+    const HEADER: usize = 64;
+    const SEGMENT: usize = 56;
+    let word = |bytes: &[u8], at: usize| {
+        bytes.get(at..at + 8).map_or(0, |word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+            as usize
+    };
+    let half = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize;
+    if bytes.len() < HEADER || !bytes.starts_with(b"\x7fELF\x02\x01") || half(bytes, 54) != SEGMENT {
+        return;
+    }
+    let (table, count) = (word(bytes, 32), half(bytes, 56));
+    let ends = (0..count).map(|index| {
+        let segment = table + index * SEGMENT;
+        word(bytes, segment + 8).saturating_add(word(bytes, segment + 32))
+    });
+    let end = ends.max().unwrap_or(0).max(table + count * SEGMENT);
+    if end < bytes.len() && end > HEADER {
+        bytes.truncate(end);
+        // e_shoff, then e_shnum and e_shstrndx.
+        bytes[40..48].fill(0);
+        bytes[60..64].fill(0);
     }
 }
 
@@ -169,6 +204,26 @@ mod tests {
         }
         assert_eq!(&bytes[..6], b"070701");
         assert_eq!(text.matches("070701").count(), 5);
+    }
+
+    #[test]
+    fn a_program_without_its_sections_still_runs() {
+        let own = std::env::current_exe().expect("a test is a program");
+        let mut archive = Initramfs::new();
+        archive.add_bare_program(&own, "bin/own").expect("packs");
+        let Some(Entry::File(bytes, _)) = archive.entries.get("bin/own") else { panic!("it is a file") };
+        let whole = std::fs::metadata(&own).expect("is there").len();
+        assert!((bytes.len() as u64) < whole * 3 / 4, "{} of {whole}", bytes.len());
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("own");
+        std::fs::write(&path, bytes).expect("writes");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("is ours");
+        let output = Command::new(&path).args(["--list"]).output().expect("runs");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("still_runs: test"));
+        let mut other = b"no program".to_vec();
+        keep_mapped(&mut other);
+        assert_eq!(other, b"no program");
     }
 
     #[test]

@@ -54,11 +54,33 @@ impl KernelName {
     }
 }
 
+/// Which kernel to boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelChoice {
+    /// One of Debian's, by its line.
+    Named(KernelName),
+    /// The one that runs, if its image is installed.
+    Running,
+    /// An image (`bzImage`, `vmlinuz`).
+    File(PathBuf),
+}
+
+impl std::str::FromStr for KernelChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match KernelName::parse(text) {
+            Some(name) => Ok(Self::Named(name)),
+            None if text == "running" => Ok(Self::Running),
+            None if text.contains('/') || Path::new(text).is_file() => Ok(Self::File(text.into())),
+            None => Err("neither 6.1, 6.12, 7.2 or running, nor the file of a kernel image".to_owned()),
+        }
+    }
+}
+
 /// A kernel image on disk.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// The line it belongs to.
-    pub name: KernelName,
     /// Its release as `uname -r` says it.
     pub release: String,
     /// The bootable image.
@@ -66,13 +88,34 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// The kernel that was chosen, fetched if it has to be; with `refresh` a newer one is looked for.
+    pub fn choose(choice: &KernelChoice, refresh: bool) -> Result<Kernel, Error> {
+        match choice {
+            KernelChoice::Named(name) if refresh => Self::refresh(*name),
+            KernelChoice::Named(name) => Self::get(*name),
+            KernelChoice::Running => {
+                let release = crate::machine::kernel_release();
+                let places = [format!("/boot/vmlinuz-{release}"), format!("/lib/modules/{release}/vmlinuz")];
+                let image = places.iter().map(PathBuf::from).find(|path| path.is_file());
+                image.map(|image| Kernel { release: release.clone(), image }).ok_or_else(|| Error::NoImage {
+                    path: PathBuf::from(&places[0]),
+                    why: "the running kernel's image is not installed".to_owned(),
+                })
+            }
+            KernelChoice::File(path) => {
+                let failed = |why: String| Error::NoImage { path: path.clone(), why };
+                let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
+                let release = release_in(&bytes)
+                    .ok_or_else(|| failed("it is no bootable x86 image (bzImage, vmlinuz)".to_owned()))?;
+                Ok(Kernel { release, image: path.clone() })
+            }
+        }
+    }
+
     /// The cached kernel of that line, fetched first if there is none.
     pub fn get(name: KernelName) -> Result<Kernel, Error> {
         let directory = cache_directory().join("kernels").join(name.name());
-        if let Some(kernel) = cached(name, &directory) {
-            return Ok(kernel);
-        }
-        Self::fetch(name, &directory)
+        cached(&directory).map_or_else(|| Self::fetch(name, &directory), Ok)
     }
 
     /// Fetches the suite's present kernel of that line even if one is cached.
@@ -89,7 +132,7 @@ impl Kernel {
         if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) } != 0 {
             return Err(failed(std::io::Error::last_os_error().to_string()));
         }
-        let before = cached(name, directory);
+        let before = cached(directory);
         let apt = Apt::new(name, directory).map_err(failed)?;
         apt.update().map_err(failed)?;
         let package = apt.newest_package().map_err(failed)?;
@@ -98,17 +141,28 @@ impl Kernel {
             return Ok(kernel);
         }
         apt.download_image(&package, &directory.join(&release)).map_err(failed)?;
-        cached(name, directory).ok_or_else(|| failed("the image is not where it was put".into()))
+        cached(directory).ok_or_else(|| failed("the image is not where it was put".into()))
     }
 }
 
 /// The newest complete kernel below `directory`.
-fn cached(name: KernelName, directory: &Path) -> Option<Kernel> {
+fn cached(directory: &Path) -> Option<Kernel> {
     let entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
     let releases = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let complete = releases.filter(|release| directory.join(release).join("vmlinuz").is_file());
     let release = complete.max_by_key(|release| version_key(release))?;
-    Some(Kernel { name, image: directory.join(&release).join("vmlinuz"), release })
+    Some(Kernel { image: directory.join(&release).join("vmlinuz"), release })
+}
+
+/// The release that a bzImage tells of itself (Documentation/arch/x86/boot.rst: `kernel_version`).
+fn release_in(image: &[u8]) -> Option<String> {
+    if image.get(0x202..0x206)? != b"HdrS" {
+        return None;
+    }
+    let at = 0x200 + usize::from(u16::from_le_bytes([*image.get(0x20E)?, *image.get(0x20F)?]));
+    let text = image.get(at..)?.split(|byte| *byte == 0).next()?;
+    let release = std::str::from_utf8(text).ok()?.split_whitespace().next()?;
+    Some(release.to_owned())
 }
 
 /// apt with lists, cache and sources of its own.
@@ -309,6 +363,20 @@ mod tests {
         let later = newest(["linux-binary-7.3.1+deb14-cloud-amd64"].into_iter(), KernelName::V7_2);
         assert_eq!(later.as_deref(), Some("linux-binary-7.3.1+deb14-cloud-amd64"));
         assert_eq!(newest(["linux-image-6.18.1-cloud-amd64"].into_iter(), KernelName::V7_2), None);
+    }
+
+    #[test]
+    fn an_image_tells_its_release() {
+        let mut image = vec![0; 0x400];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x20E..0x210].copy_from_slice(&0x100_u16.to_le_bytes());
+        image[0x300..0x312].copy_from_slice(b"6.18.4-own (me) #1");
+        assert_eq!(release_in(&image).as_deref(), Some("6.18.4-own"));
+        assert_eq!(release_in(&image[..0x208]), None);
+        assert_eq!(release_in(&[0; 0x400]), None);
+        assert_eq!("6.12".parse(), Ok(KernelChoice::Named(KernelName::V6_12)));
+        assert_eq!("./bzImage".parse(), Ok(KernelChoice::File("./bzImage".into())));
+        assert!("6.13".parse::<KernelChoice>().is_err());
     }
 
     #[test]

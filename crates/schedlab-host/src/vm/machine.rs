@@ -10,11 +10,13 @@ use super::{Acceleration, Error, Kernel};
 use crate::guest::Job;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// The shape of the guest's CPUs: `sockets * cores * threads` of them.
@@ -45,6 +47,9 @@ impl Topology {
 const PARAMETERS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check mitigations=off \
                           random.trust_cpu=on damon_stat.enabled=N cryptomgr.notests";
 
+/// How often an interrupt is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// A machine to be booted.
 pub struct Machine {
     kernel: Kernel,
@@ -54,10 +59,12 @@ pub struct Machine {
     acceleration: Option<Acceleration>,
     time_limit: Duration,
     files: Vec<(PathBuf, String)>,
+    contents: Vec<(Vec<u8>, String)>,
     programs: Vec<PathBuf>,
     collect: Vec<String>,
     parameters: String,
     pass_output: bool,
+    interrupted: Option<Arc<AtomicBool>>,
 }
 
 /// What came out of a machine.
@@ -99,10 +106,12 @@ impl Machine {
             acceleration: None,
             time_limit: Duration::from_secs(120),
             files: Vec::new(),
+            contents: Vec::new(),
             programs: Vec::new(),
             collect: Vec::new(),
             parameters: String::new(),
             pass_output: false,
+            interrupted: None,
         }
     }
 
@@ -136,6 +145,12 @@ impl Machine {
         self
     }
 
+    /// Puts a file with these contents at `path` in the guest.
+    pub fn contents(&mut self, bytes: &[u8], path: &str) -> &mut Self {
+        self.contents.push((bytes.to_vec(), path.to_string()));
+        self
+    }
+
     /// Puts a program of the host, with its libraries, into the guest's `/bin`.
     pub fn program(&mut self, host: &Path) -> &mut Self {
         self.programs.push(host.to_path_buf());
@@ -160,17 +175,30 @@ impl Machine {
         self
     }
 
+    /// Stops when this becomes true; QEMU itself does not see Ctrl-C.
+    pub fn interrupted(&mut self, flag: Arc<AtomicBool>) -> &mut Self {
+        self.interrupted = Some(flag);
+        self
+    }
+
+    /// The kernel's release.
+    pub fn release(&self) -> &str {
+        &self.kernel.release
+    }
+
     /// Boots, runs `command`, takes the results out, powers off. The command's first word is looked for on the host
     /// and brought along with its libraries; else it is busybox's applet or `schedlab-guest`.
     pub fn run(&self, command: &[&str]) -> Result<Run, Error> {
         let acceleration = self.acceleration.unwrap_or_else(|| Acceleration::best(&self.kernel, &self.guest));
         let scratch = tempfile::tempdir().map_err(Error::system("temporary directory"))?;
-        let initrd = scratch.path().join("initramfs");
         let said = Said::below(scratch.path());
-        std::fs::write(&initrd, self.initramfs(command)?.build())
-            .map_err(Error::system("writing the initramfs"))?;
+        let initrd =
+            memory_file(&self.initramfs(command)?.build()).map_err(Error::system("packing the initramfs"))?;
         let start = Instant::now();
-        let mut qemu = Qemu::start(self.qemu(acceleration, &initrd, &said), &said.qemu)?;
+        let qemu = self.qemu(acceleration, initrd.as_raw_fd(), &said);
+        let mut qemu = Qemu::start(qemu, &said.qemu)?;
+        // QEMU has its own.
+        drop(initrd);
         let mut run = Run {
             code: 0,
             stdout: Vec::new(),
@@ -185,16 +213,18 @@ impl Machine {
         let deadline = start + self.time_limit;
         let mut ended = false;
         while !ended {
-            match frames.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if self.interrupted.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                return Err(Error::Interrupted);
+            }
+            match frames.recv_timeout(deadline.saturating_duration_since(Instant::now()).min(LOOK_EVERY)) {
                 Ok(frame) => {
                     let first = matches!(frame, Frame::Hello(_));
                     ended = self.take(frame, &mut run);
                     if first {
                         run.boot = start.elapsed();
-                        // Loaded long ago; an interrupted run must not leave it behind.
-                        let _ = std::fs::remove_file(&initrd);
                     }
                 }
+                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let seconds = self.time_limit.as_secs();
                     return Err(Error::TimeLimit { seconds, console: said.tail() });
@@ -216,7 +246,6 @@ impl Machine {
 
     /// Adds what a frame says to the run; true if it was the last.
     fn take(&self, frame: Frame, run: &mut Run) -> bool {
-        use std::io::Write;
         match frame {
             Frame::Stdout(bytes) => {
                 if self.pass_output {
@@ -247,7 +276,7 @@ impl Machine {
         for directory in ["proc", "sys", "dev", "tmp", "run", "root"] {
             archive.add_directory(directory);
         }
-        archive.add_program(&self.guest, "bin/schedlab-guest")?;
+        archive.add_bare_program(&self.guest, "bin/schedlab-guest")?;
         archive.add_link("init", "bin/schedlab-guest");
         let busybox = find_program("busybox");
         if let Some(busybox) = &busybox {
@@ -261,6 +290,9 @@ impl Machine {
         }
         for (host, path) in &self.files {
             archive.add_path(host, path)?;
+        }
+        for (bytes, path) in &self.contents {
+            archive.add_bytes(path.trim_start_matches('/'), bytes.clone(), 0o644);
         }
         let mut argv: Vec<String> = command.iter().map(|word| (*word).to_string()).collect();
         if let Some(word) = argv.first_mut() {
@@ -285,7 +317,7 @@ impl Machine {
         Ok(archive)
     }
 
-    fn qemu(&self, acceleration: Acceleration, initrd: &Path, said: &Said) -> Command {
+    fn qemu(&self, acceleration: Acceleration, initrd: RawFd, said: &Said) -> Command {
         let Topology { sockets, cores, threads } = self.topology;
         let mut command = Command::new("qemu-system-x86_64");
         command
@@ -296,8 +328,7 @@ impl Machine {
             .args(["-m", &self.memory_mib.to_string()])
             .arg("-kernel")
             .arg(&self.kernel.image)
-            .arg("-initrd")
-            .arg(initrd)
+            .args(["-initrd", &format!("/proc/self/fd/{initrd}")])
             .args(["-append", &format!("{PARAMETERS} {}", self.parameters)])
             .arg("-serial")
             .arg(format!("file:{}", said.console.display()))
@@ -307,6 +338,20 @@ impl Machine {
             .args(["-device", "virtserialport,chardev=results,name=schedlab"]);
         command
     }
+}
+
+/// A file that exists only while somebody has it open, so that no way out leaves it behind.
+fn memory_file(bytes: &[u8]) -> std::io::Result<File> {
+    // SAFETY: the name is a C string; a descriptor of 0 or more is new and nobody else's. Without close-on-exec QEMU has it.
+    let mut file = unsafe {
+        let descriptor = libc::memfd_create(c"initramfs".as_ptr(), 0);
+        if descriptor < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        File::from_raw_fd(descriptor)
+    };
+    file.write_all(bytes)?;
+    Ok(file)
 }
 
 /// The commands that busybox stands in for.
@@ -349,6 +394,9 @@ impl Said {
         let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
         let text = read(&self.console) + &read(&self.qemu);
         let lines: Vec<&str> = text.lines().collect();
+        if lines.is_empty() {
+            return "(nothing: this image does not boot here)".to_owned();
+        }
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
 }
@@ -361,7 +409,7 @@ struct Qemu {
 impl Qemu {
     fn start(mut command: Command, messages: &Path) -> Result<Self, Error> {
         let messages = File::create(messages).map_err(Error::system("temporary file"))?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages).process_group(0);
         // SAFETY: prctl is async-signal-safe and touches only the child.
         unsafe {
             command.pre_exec(|| {

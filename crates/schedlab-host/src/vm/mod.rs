@@ -12,7 +12,7 @@ pub mod kernels;
 pub mod machine;
 
 pub use acceleration::Acceleration;
-pub use kernels::{Kernel, KernelName};
+pub use kernels::{Kernel, KernelChoice, KernelName};
 pub use machine::{Machine, Run, Topology};
 
 use std::path::PathBuf;
@@ -38,6 +38,16 @@ pub enum Error {
         /// The cache directory.
         cache: PathBuf,
     },
+    /// No kernel image there.
+    #[error(
+        "{path} cannot be booted: {why}; give the file of an image, or 6.1, 6.12 or 7.2 for one of Debian's"
+    )]
+    NoImage {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// A file that was to go into the machine.
     #[error("{path} cannot go into the virtual machine: {source}")]
     Pack {
@@ -57,6 +67,9 @@ pub enum Error {
         /// The last lines of the console.
         console: String,
     },
+    /// The caller stopped it.
+    #[error("the virtual machine was stopped")]
+    Interrupted,
     /// It ran too long and was killed.
     #[error(
         "the virtual machine was stopped after {seconds} s; its console said last:\n{console}\nGive it more with a \

@@ -13,6 +13,7 @@ mod pictures;
 mod record;
 mod show;
 mod simulate;
+mod vm;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -36,6 +37,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Record(args) => record::run(&args, context),
         Command::Show(args) => show::run(&args),
         Command::Machine(args) => machine::run(&args, context),
+        Command::Vm(args) => vm::run(&args, context),
         Command::Demo(args) => demo::run(&args, context),
     }
 }

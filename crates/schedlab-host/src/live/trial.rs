@@ -1,0 +1,253 @@
+//! Is an object safe on this kernel: does it load, at what cost, does it survive a stress, does it go without a trace.
+//!
+//! Meant for a kernel that may be lost: a virtual machine's. What it finds is a [`Trial`], which goes to the host as JSON
+//! and is put in words there.
+
+use super::churn::{self, Kind};
+use super::object::{self, Opened};
+use super::verifier::{self, ProgramCost, Refusal};
+use super::{Error, Exit, STATE, table};
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{Object, PrintLevel};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// `BPF_LOG_STATS`: only what verifying cost.
+const LOG_STATS: u32 = 4;
+/// The kernel gives every task back within this, or something holds it.
+const DETACH_MAX: Duration = Duration::from_secs(30);
+/// A task that does not get on for so long while the machine is only busy was forgotten.
+pub const PAUSE_MAX_MS: u64 = 5_000;
+
+/// What was found out, as far as it came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trial {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Name in the scheduler's table, once it was enabled.
+    pub scheduler: String,
+    /// Callbacks that it implements.
+    pub callbacks: Vec<String>,
+    /// What verifying cost, for each program.
+    pub programs: Vec<ProgramCost>,
+    /// How long loading took, ms.
+    pub load_ms: u64,
+    /// Why the kernel does not take the object.
+    pub refused: Option<Refusal>,
+    /// Why it does not enable the scheduler.
+    pub not_enabled: Option<String>,
+    /// How long enabling took, ms.
+    pub enable_ms: u64,
+    /// What the stress did under it.
+    pub stress: Vec<Kind>,
+    /// Whether it was still enabled after the stress.
+    pub survived: bool,
+    /// Its exit record, if it keeps one.
+    pub exit: Option<Exit>,
+    /// Events that the kernel counted (`/sys/kernel/sched_ext/root/events`), those above 0.
+    pub events: BTreeMap<String, u64>,
+    /// How long the kernel took to take all tasks back, ms.
+    pub disable_ms: u64,
+    /// The state afterwards: `disabled`.
+    pub state_after: String,
+    /// BPF programs of the object that are still in the kernel afterwards.
+    pub left_behind: Vec<String>,
+    /// How tasks fared afterwards under the kernel's own scheduler.
+    pub after: Vec<Kind>,
+}
+
+impl Trial {
+    /// Whether nothing speaks against the object.
+    pub fn passed(&self) -> bool {
+        self.faults().is_empty()
+    }
+
+    /// What speaks against it, in words.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if let Some(refused) = &self.refused {
+            faults.push(format!("the kernel refuses it: {}", refused.reason));
+            return faults;
+        }
+        if let Some(reason) = &self.not_enabled {
+            faults.push(format!("the kernel does not enable it: {reason}"));
+            return faults;
+        }
+        if !self.survived {
+            let why = self.exit.as_ref().map(|exit| format!(": {} {}", exit.reason, exit.message));
+            faults.push(format!("the kernel ended it during the stress{}", why.unwrap_or_default()));
+        }
+        for (kinds, when) in [(&self.stress, "under it"), (&self.after, "after it was gone")] {
+            for kind in kinds.iter().filter(|kind| kind.threads > 0) {
+                if kind.operations == 0 {
+                    faults.push(format!("'{}' did nothing {when}", kind.name));
+                } else if kind.longest_pause_ms > PAUSE_MAX_MS {
+                    let seconds = kind.longest_pause_ms as f64 / 1_000.0;
+                    faults.push(format!("a task of '{}' stood still for {seconds:.1} s {when}", kind.name));
+                }
+            }
+        }
+        if self.state_after != "disabled" {
+            faults.push(format!("it does not go: the state is '{}'", self.state_after));
+        }
+        if !self.left_behind.is_empty() {
+            faults.push(format!("programs are left in the kernel: {}", self.left_behind.join(", ")));
+        }
+        faults
+    }
+}
+
+/// Tries `object` (an ELF BPF object) with these knobs set, under a stress of that length.
+pub fn run(object: &[u8], knobs: &[(&str, i64)], length: Duration) -> Result<Trial, Error> {
+    if !Path::new(STATE).exists() {
+        return Err(Error::NoSchedExt);
+    }
+    let mut trial = Trial { kernel: crate::machine::kernel_release(), ..Trial::default() };
+    let programs_before = programs();
+    let began = Instant::now();
+    let loaded = load(object, knobs, &mut trial)?;
+    trial.load_ms = millis(began);
+    if let Some(loaded) = loaded {
+        under_stress(loaded, length, &mut trial)?;
+        trial.state_after = super::state();
+        // Programs are freed after a grace period.
+        let gone = Instant::now() + Duration::from_secs(3);
+        while programs().keys().any(|id| !programs_before.contains_key(id)) && Instant::now() < gone {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        trial.left_behind = programs()
+            .into_iter()
+            .filter(|(id, _)| !programs_before.contains_key(id))
+            .map(|(_, name)| name)
+            .collect();
+        trial.after = churn::run(Duration::from_millis(500));
+    }
+    Ok(trial)
+}
+
+/// Loads with the verifier's figures; a refusal is found out with its full log.
+fn load(bytes: &[u8], knobs: &[(&str, i64)], trial: &mut Trial) -> Result<Option<Object>, Error> {
+    let mut opened = Opened::new(bytes)?;
+    trial.callbacks = opened.callbacks()?.into_iter().map(|(callback, _)| callback).collect();
+    let open = |opened: &mut Opened| {
+        let variables = opened.variables();
+        knobs.iter().try_for_each(|(name, value)| opened.set(&variables, name, *value))
+    };
+    open(&mut opened)?;
+    for mut program in opened.inner().progs_mut() {
+        program.set_log_level(LOG_STATS);
+    }
+    let (loaded, messages) = opened.load_aloud(PrintLevel::Debug);
+    match loaded {
+        Ok(object) => {
+            trial.programs = verifier::costs(&messages);
+            for cost in &mut trial.programs {
+                let program = object.progs().find(|program| object::name_of(program.name()) == cost.program);
+                cost.instructions = program.map_or(0, |program| program.insn_cnt() as u64);
+            }
+            Ok(Some(object))
+        }
+        Err(_) => {
+            let mut again = Opened::new(bytes)?;
+            open(&mut again)?;
+            let (loaded, messages) = again.load_aloud(PrintLevel::Info);
+            match loaded {
+                Ok(object) => Ok(Some(object)),
+                Err(error) if object::is_privilege(&error, &messages) => Err(Error::Privilege),
+                Err(_) => {
+                    trial.refused = Some(verifier::refusal(&messages));
+                    Ok(None)
+                }
+            }
+        }
+    }
+}
+
+fn under_stress(mut object: Object, length: Duration, trial: &mut Trial) -> Result<(), Error> {
+    object::listen();
+    let began = Instant::now();
+    let mut map = table(&mut object).ok_or(Error::NoScheduler)?;
+    let link = match map.attach_struct_ops() {
+        Ok(link) => link,
+        Err(error) => {
+            trial.not_enabled = Some(format!("{error}; {}", object::messages().trim()));
+            return Ok(());
+        }
+    };
+    trial.enable_ms = millis(began);
+    trial.scheduler = read("/sys/kernel/sched_ext/root/ops");
+    trial.stress = churn::run(length);
+    trial.survived = super::state() == "enabled";
+    trial.events = events(&read("/sys/kernel/sched_ext/root/events"));
+    let began = Instant::now();
+    drop(link);
+    super::wait_for("disabled", DETACH_MAX);
+    trial.disable_ms = millis(began);
+    trial.exit = super::exit_of(&object);
+    Ok(())
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// `SCX_EV_NAME 12`, a line each.
+fn events(text: &str) -> BTreeMap<String, u64> {
+    let pair = |line: &str| {
+        let (name, count) = line.split_once(' ')?;
+        Some((name.to_owned(), count.trim().parse().ok().filter(|count| *count > 0)?))
+    };
+    text.lines().filter_map(pair).collect()
+}
+
+/// The struct_ops programs in the kernel, by their number.
+fn programs() -> BTreeMap<u32, String> {
+    let ours = |info: &libbpf_rs::query::ProgramInfo| info.ty == libbpf_rs::ProgramType::StructOps;
+    ProgInfoIter::default()
+        .filter(ours)
+        .map(|info| (info.id, info.name.to_string_lossy().into_owned()))
+        .collect()
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_told_and_a_clean_trial_has_none() {
+        let kind = |operations, longest_pause_ms| Kind {
+            name: "forks".to_owned(),
+            threads: 1,
+            operations,
+            longest_pause_ms,
+        };
+        let clean = Trial {
+            survived: true,
+            state_after: "disabled".to_owned(),
+            stress: vec![kind(100, 40)],
+            after: vec![kind(9, 1)],
+            ..Trial::default()
+        };
+        assert!(clean.passed());
+        let forgot = Trial { stress: vec![kind(100, 6_200)], ..clean.clone() };
+        assert_eq!(forgot.faults(), ["a task of 'forks' stood still for 6.2 s under it"]);
+        let stuck = Trial { stress: vec![kind(0, 0)], state_after: "disabling".to_owned(), ..clean.clone() };
+        assert_eq!(stuck.faults().len(), 2);
+        let refused = Refusal { reason: "back-edge".to_owned(), ..Refusal::default() };
+        let refused = Trial { refused: Some(refused), ..Trial::default() };
+        assert_eq!(refused.faults(), ["the kernel refuses it: back-edge"]);
+    }
+
+    #[test]
+    fn events_above_zero_are_kept() {
+        let text = "SCX_EV_SELECT_CPU_FALLBACK 0\nSCX_EV_DISPATCH_KEEP_LAST 12\n\n";
+        assert_eq!(events(text), [("SCX_EV_DISPATCH_KEEP_LAST".to_owned(), 12)].into());
+    }
+}

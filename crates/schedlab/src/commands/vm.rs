@@ -1,0 +1,321 @@
+//! `schedlab vm`: real kernels in virtual machines.
+//!
+//! The program puts itself into the machine. `try` asks one question, "is this scheduler safe on that kernel?", and
+//! answers it with an exit code. Not here: QEMU and kernels ([`schedlab_host::vm`]), what is tried in the guest
+//! ([`schedlab_host::live::trial`]).
+
+use super::Context;
+use super::common::interrupt_flag;
+use crate::args::vm::{BootArgs, GuestChoice, TryArgs, VmArgs, VmCommand};
+use crate::failure::Failure;
+use crate::inputs::schedulers;
+use crate::output::{print_text, write_file};
+use crate::progress;
+use anyhow::{Context as _, anyhow};
+use schedlab_host::guest::PROGRAM;
+use schedlab_host::live::churn::Kind;
+use schedlab_host::live::trial::Trial;
+use schedlab_host::live::verifier::Refusal;
+use schedlab_host::vm::{Error, Kernel, KernelName, Machine, Run};
+use schedlab_report::text::Table;
+use schedlab_report::units;
+use std::path::Path;
+use std::time::Duration;
+
+/// Where an object lies in the guest.
+const OBJECT: &str = "/schedlab/object.bpf.o";
+/// Booting and packing take no longer than this, however slow the emulation.
+const BESIDE_STRESS: Duration = Duration::from_secs(110);
+
+/// Boots, tries or fetches.
+pub fn run(args: &VmArgs, context: Context) -> Result<(), Failure> {
+    match &args.command {
+        VmCommand::Boot(args) => boot(args, context),
+        VmCommand::Try(args) => try_object(args, context),
+        VmCommand::Fetch { kernels, refresh } => fetch(kernels, *refresh, context),
+    }
+}
+
+fn fetch(kernels: &[KernelName], refresh: bool, context: Context) -> Result<(), Failure> {
+    let all = [KernelName::V6_1, KernelName::V6_12, KernelName::V7_2];
+    for name in if kernels.is_empty() { &all[..] } else { kernels } {
+        let bar = progress::spinner(context.quiet, format!("fetching kernel {}", name.name()));
+        let kernel = if refresh { Kernel::refresh(*name) } else { Kernel::get(*name) };
+        bar.finish_and_clear();
+        let kernel = kernel.map_err(failure)?;
+        print_text(&format!("{:<5} {:<32} {}\n", name.name(), kernel.release, kernel.image.display()))?;
+    }
+    Ok(())
+}
+
+/// A machine of that shape, with the kernel at hand.
+fn machine(guest: &GuestChoice, context: Context) -> Result<Machine, Failure> {
+    let bar = progress::spinner(context.quiet, "looking for the kernel".to_owned());
+    let kernel = Kernel::choose(&guest.kernel, false).map_err(failure);
+    bar.finish_and_clear();
+    let own = std::env::current_exe().context("the program does not find itself")?;
+    let mut machine = Machine::new(kernel?, &own);
+    machine.topology(guest.topology()).memory_mib(guest.memory).parameters(&guest.parameters);
+    machine.time_limit(Duration::from_nanos(guest.time_limit.0)).interrupted(interrupt_flag());
+    if let Some(acceleration) = guest.acceleration() {
+        machine.acceleration(acceleration);
+    }
+    Ok(machine)
+}
+
+fn boot(args: &BootArgs, context: Context) -> Result<(), Failure> {
+    let mut machine = machine(&args.guest, context)?;
+    machine.pass_output(true);
+    for name in &args.programs {
+        let program = schedlab_host::vm::initramfs::find_program(name);
+        let program = program.ok_or_else(|| failure(Error::NoProgram(name.clone())))?;
+        machine.program(&program);
+    }
+    for pair in &args.files {
+        let (host, guest) = pair.split_once('=').unwrap_or((pair, pair));
+        machine.file(host.as_ref(), guest);
+    }
+    let collected: Vec<(&str, &str)> =
+        args.collect.iter().map(|pair| pair.split_once('=').unwrap_or((pair, file_name(pair)))).collect();
+    for (guest, _) in &collected {
+        machine.collect(guest);
+    }
+    let command: Vec<&str> = args.command.iter().map(String::as_str).collect();
+    let run = machine.run(&command).map_err(failure)?;
+    if let Some(path) = &args.kernel_log {
+        write_file(path, run.kernel_log.as_bytes())?;
+    }
+    let mut missing = Vec::new();
+    for (guest, host) in collected {
+        match run.files.get(guest) {
+            Some(bytes) => write_file(Path::new(host), bytes)?,
+            None => missing.push(guest),
+        }
+    }
+    if !context.quiet {
+        let (boot, total) = (run.boot.as_secs_f64(), run.total.as_secs_f64());
+        let how = run.acceleration.name();
+        eprintln!("Linux {} by {how}: {boot:.1} s to boot, {total:.1} s in all", machine.release());
+    }
+    match run.code {
+        0 if missing.is_empty() => Ok(()),
+        0 => Err(Failure::AnswerIsNo(format!("the command left no {}", missing.join(", no ")))),
+        code => Err(Failure::Command(code)),
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn try_object(args: &TryArgs, context: Context) -> Result<(), Failure> {
+    let bytes = schedulers::bytes(&args.object)?;
+    let stress = Duration::from_nanos(args.stress.0);
+    let mut guest = args.guest.clone();
+    let least = u64::try_from((stress * 2 + BESIDE_STRESS).as_nanos()).unwrap_or(u64::MAX);
+    guest.time_limit.0 = guest.time_limit.0.max(least);
+    let mut machine = machine(&guest, context)?;
+    machine.contents(&bytes, OBJECT);
+    let milliseconds = stress.as_millis().to_string();
+    let mut command = vec![PROGRAM, "try", OBJECT, "--stress-ms", &milliseconds];
+    let knobs: Vec<String> = args.knobs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    for knob in &knobs {
+        command.extend(["--set", knob]);
+    }
+    let bar =
+        progress::spinner(context.quiet, format!("trying {} on Linux {}", args.object, machine.release()));
+    let run = machine.run(&command).map_err(failure);
+    bar.finish_and_clear();
+    let run = run?;
+    let trial = trial_of(&run)?;
+    let log = kernel_lines(&run.kernel_log);
+    let mut text = describe(&trial, &args.object, &guest, &run);
+    let faults = trial.faults();
+    if faults.is_empty() {
+        let seconds = stress.as_secs_f64();
+        text += &format!(
+            "Verdict    Linux {} takes it: it loads, gets through {seconds:.0} s of stress and goes without a trace.\n\
+             Next       schedlab simulate hackbench --scheduler {}\n",
+            trial.kernel, args.object
+        );
+    } else {
+        for line in &log {
+            text += &format!("Kernel     {line}\n");
+        }
+        text += &format!("Verdict    Not safe on Linux {}: {}\n", trial.kernel, faults.join("; "));
+    }
+    match &args.json {
+        Some(path) => {
+            let value = serde_json::json!({"object": args.object, "kernel": trial.kernel, "passed": faults.is_empty(),
+                "faults": faults, "kernel_log": log, "boot_s": run.boot.as_secs_f64(),
+                "total_s": run.total.as_secs_f64(), "execution": run.acceleration.name(), "trial": trial});
+            write_file(path, format!("{value:#}\n").as_bytes())?;
+            if path != Path::new("-") {
+                print_text(&text)?;
+            }
+        }
+        None => print_text(&text)?,
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::AnswerIsNo(format!("{} is not safe on Linux {}", args.object, trial.kernel)))
+    }
+}
+
+/// What the guest found, or why it could not try.
+fn trial_of(run: &Run) -> Result<Trial, Failure> {
+    let said = String::from_utf8_lossy(&run.stderr);
+    let said = said.trim().trim_start_matches("try: ");
+    match run.code {
+        0 => serde_json::from_str(run.text().lines().last().unwrap_or_default()).map_err(|error| {
+            Failure::Machine(anyhow!("the guest's answer cannot be read ({error}): {said}"))
+        }),
+        3 => Err(Failure::Machine(anyhow!("{said}"))),
+        1 | 2 => Err(Failure::BadInput(anyhow!("{said}"))),
+        code => Err(Failure::Machine(anyhow!("the guest's program ended with {code}: {said}"))),
+    }
+}
+
+/// What the kernel said about schedulers, without its time stamps.
+fn kernel_lines(log: &str) -> Vec<String> {
+    let lines = log.lines().filter(|line| line.contains("sched_ext:"));
+    lines.map(|line| line.split_once("] ").map_or(line, |(_, text)| text).to_owned()).collect()
+}
+
+fn describe(trial: &Trial, object: &str, guest: &GuestChoice, run: &Run) -> String {
+    let cpus = guest.topology().cpus();
+    let how = run.acceleration.name();
+    let mut text = format!("Object     {object} on Linux {}, {cpus} CPUs by {how}\n", trial.kernel);
+    if let Some(refusal) = &trial.refused {
+        return text + &refused(refusal);
+    }
+    let instructions: u64 = trial.programs.iter().map(|program| program.instructions).sum();
+    text += &format!(
+        "Loads      in {} ms: {} programs, {instructions} instructions\n\n",
+        trial.load_ms,
+        trial.programs.len()
+    );
+    text += &verifier_table(trial);
+    if let Some(reason) = &trial.not_enabled {
+        return text + &format!("Enabled    no: {reason}\n");
+    }
+    let callbacks = trial.callbacks.join(", ");
+    text += &format!("\nEnabled    as '{}' in {} ms: {callbacks}\n\n", trial.scheduler, trial.enable_ms);
+    text += &stress_table(&trial.stress);
+    for (name, count) in &trial.events {
+        text += &format!("Counted    {name} {}\n", units::grouped(i64::try_from(*count).unwrap_or(i64::MAX)));
+    }
+    let state = if trial.survived {
+        "still enabled after the stress"
+    } else {
+        "ended by the kernel during the stress"
+    };
+    text += &format!("State      {state}\n");
+    if let Some(exit) = trial.exit.as_ref().filter(|_| !trial.survived) {
+        text += &format!("Exit       {} ({}): {}\n", exit.reason, exit.kind, exit.message);
+    }
+    let left = if trial.left_behind.is_empty() {
+        "no program is left in the kernel".to_owned()
+    } else {
+        format!("left behind: {}", trial.left_behind.join(", "))
+    };
+    text + &format!("Gone       in {} ms, {left}\n", trial.disable_ms)
+}
+
+fn verifier_table(trial: &Trial) -> String {
+    let mut table = Table::new(&["program", "instructions", "walked by the verifier", "states", "time"]);
+    table.right = vec![1, 2, 3, 4];
+    let mut programs: Vec<_> = trial.programs.iter().collect();
+    programs.sort_by_key(|program| std::cmp::Reverse(program.walked));
+    for program in programs {
+        let number = |value: u64| units::grouped(i64::try_from(value).unwrap_or(i64::MAX));
+        table.row(vec![
+            program.program.clone(),
+            number(program.instructions),
+            format!("{} of 1,000,000", number(program.walked)),
+            number(program.states),
+            program.time_us.map_or("–".to_owned(), |time| units::time(time as f64 * 1_000.0)),
+        ]);
+    }
+    table.render(Default::default())
+}
+
+fn stress_table(kinds: &[Kind]) -> String {
+    let mut table = Table::new(&["stress", "threads", "operations", "longest pause"]);
+    table.right = vec![1, 2, 3];
+    for kind in kinds {
+        table.row(vec![
+            kind.name.clone(),
+            kind.threads.to_string(),
+            units::grouped(i64::try_from(kind.operations).unwrap_or(i64::MAX)),
+            format!("{} ms", kind.longest_pause_ms),
+        ]);
+    }
+    table.render(Default::default()) + "\n"
+}
+
+fn refused(refusal: &Refusal) -> String {
+    let mut text = String::from("Loads      no\n");
+    let mut line = |label: &str, value: &str| text += &format!("{label:<10} {value}\n");
+    if !refusal.program.is_empty() {
+        line("Program", &refusal.program);
+    }
+    if let Some(source) = &refusal.source {
+        let code = refusal.code.iter().filter(|code| !code.is_empty());
+        line("Source", &code.fold(source.clone(), |place, code| format!("{place}: {code}")));
+    }
+    if let Some(instruction) = &refusal.instruction {
+        line("At", instruction);
+    }
+    line("Reason", &refusal.reason);
+    if let Some(remedy) = &refusal.remedy {
+        line("Remedy", remedy);
+    }
+    for (index, step) in refusal.steps.iter().enumerate() {
+        line(if index == 0 { "Steps" } else { "" }, step);
+    }
+    text
+}
+
+/// What is wrong with the command line is told apart from what the machine cannot do.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Interrupted => Failure::Interrupted,
+        Error::NoProgram(_) | Error::Pack { .. } | Error::NoImage { .. } => {
+            Failure::BadInput(anyhow!("{error}"))
+        }
+        Error::TimeLimit { .. } => Failure::AnswerIsNo(error.to_string()),
+        error => Failure::Machine(anyhow!("{error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_s_lines_about_schedulers_are_found() {
+        let log =
+            "[    1.0] Linux version\n[    2.4] sched_ext: BPF scheduler \"x\" disabled (runtime error)\n";
+        assert_eq!(kernel_lines(log), ["sched_ext: BPF scheduler \"x\" disabled (runtime error)"]);
+        assert_eq!(file_name("/tmp/a/b.txt"), "b.txt");
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_lines() {
+        let refusal = Refusal {
+            program: "enqueue".to_owned(),
+            reason: "R0 invalid mem access".to_owned(),
+            source: Some("x.c:3".to_owned()),
+            code: Some("a = *b;".to_owned()),
+            steps: vec!["1: x".to_owned(), "2: y".to_owned()],
+            ..Refusal::default()
+        };
+        let text = refused(&refusal);
+        assert!(
+            text.contains("Source     x.c:3: a = *b;\n")
+                && text.contains("Steps      1: x\n           2: y\n")
+        );
+    }
+}
