@@ -76,6 +76,14 @@ fn help_of(program: PathBuf) -> impl Fn(&[&str]) -> Result<String> {
     }
 }
 
+/// The names in the list of commands of a help text; lines that go on are indented further.
+fn commands(help: &str) -> impl Iterator<Item = &str> {
+    let list =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = list.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help")
+}
+
 /// The page of the command line: the program's help, then that of each command.
 fn command_line(help: impl Fn(&[&str]) -> Result<String>) -> Result<String> {
     let own = help(&[])?;
@@ -85,12 +93,11 @@ fn command_line(help: impl Fn(&[&str]) -> Result<String>) -> Result<String> {
     };
     let note = "<!-- Made from `schedlab --help` and `schedlab COMMAND --help` by `cargo xtask docs`. -->";
     let mut page = format!("# The command line\n\n{note}\n{}", section("schedlab", &own));
-    let commands =
-        own.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    for line in commands {
-        let name = line.split_whitespace().next().context("a command without a name")?;
-        if name != "help" {
-            page += &section(&format!("schedlab {name}"), &help(&[name])?);
+    for name in commands(&own) {
+        let text = help(&[name])?;
+        page += &section(&format!("schedlab {name}"), &text);
+        for below in commands(&text) {
+            page += &section(&format!("schedlab {name} {below}"), &help(&[name, below])?);
         }
     }
     anyhow::ensure!(page.matches("\n## ").count() > 1, "schedlab --help lists no commands");
@@ -184,15 +191,15 @@ mod tests {
     fn every_command_gets_a_section() {
         let help = |words: &[&str]| {
             Ok(match words {
-                [] => "A tool.  \n\nCommands:\n  run   Runs\n  help  Helps\n\nOptions:\n  -q  Quiet\n"
+                [] => "A tool.  \n\nCommands:\n  run   Runs\n        long\n  help  Helps\n\nOptions:\n  -q  Quiet\n"
                     .to_owned(),
-                [name] => format!("Help of {name}.\n"),
-                _ => unreachable!("one command at a time: {words:?}"),
+                ["run"] => "Help of run.\n\nCommands:\n  far  Far\n".to_owned(),
+                words => format!("Help of {}.\n", words.join(" ")),
             })
         };
         let page = command_line(help).expect("a page");
         let sections: Vec<&str> = page.lines().filter(|line| line.starts_with("## ")).collect();
-        assert_eq!(sections, ["## schedlab", "## schedlab run"]);
+        assert_eq!(sections, ["## schedlab", "## schedlab run", "## schedlab run far"]);
         assert!(page.contains("Help of run.") && page.contains("A tool.\n"), "{page}");
         assert!(command_line(|_| Ok("nothing".to_owned())).is_err());
     }

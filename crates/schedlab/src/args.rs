@@ -60,7 +60,7 @@ pub enum Command {
     List(ListArgs),
     /// Compare on a recording that comes with schedlab: no root, no network, ten seconds
     Demo(DemoArgs),
-    /// Real kernels in virtual machines: run a command there, or try a scheduler before it touches this machine
+    /// Real kernels in virtual machines: run a command there, or find out whether a scheduler is safe
     Vm(vm::VmArgs),
     /// Print a completion script for a shell
     Completions {

@@ -85,7 +85,7 @@ fn completions_and_manual_pages_name_every_command() {
     assert!(page.contains(".TH") && commands.iter().all(|command| page.contains(command)), "{page}");
     let directory = scratch("man");
     run_in(&directory, &["man", "--out", "."]).done();
-    for command in commands {
+    for command in commands.iter().chain(&["vm", "vm-boot", "vm-try"]) {
         let page = std::fs::read_to_string(directory.join(format!("schedlab-{command}.1"))).expect(command);
         assert!(page.contains(".TH"), "{page}");
     }

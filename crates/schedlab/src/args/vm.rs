@@ -14,8 +14,8 @@ use std::path::PathBuf;
   schedlab vm try vtime                              is this scheduler safe on 7.2?
   schedlab vm try ./my.bpf.o --kernel ./bzImage --set slice_ns=5000000 --stress 30s
 
-Kernels are Debian's, fetched once by apt with package lists of their own and kept in ~/.cache/schedlab;
-the system's packages and lists stay as they are. Nothing else is written, nothing is left running.")]
+Kernels are Debian's, fetched once by apt with package lists of their own and kept in the cache
+(~/.cache/schedlab); the system's packages and lists stay as they are. Nothing is left running.")]
 pub struct VmArgs {
     /// What to do
     #[command(subcommand)]

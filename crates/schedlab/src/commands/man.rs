@@ -21,13 +21,16 @@ pub fn pages(directory: Option<&Path>) -> Result<(), Failure> {
     let Some(directory) = directory else {
         return print_bytes(&page(command)?);
     };
-    for sub in command.get_subcommands() {
-        let name = format!("schedlab-{}", sub.get_name());
-        // clap_mangen takes a static name for the page's title.
-        let renamed = sub.clone().name(&*Box::leak(name.clone().into_boxed_str()));
-        write_file(&directory.join(format!("{name}.1")), &page(renamed)?)?;
-    }
-    write_file(&directory.join("schedlab.1"), &page(command)?)
+    write_pages(&command, "schedlab", directory)
+}
+
+/// The page of a command, then those of the commands below it.
+fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<(), Failure> {
+    // clap_mangen takes a static name for the page's title.
+    let renamed = command.clone().name(&*Box::leak(name.to_owned().into_boxed_str()));
+    write_file(&directory.join(format!("{name}.1")), &page(renamed)?)?;
+    let below = command.get_subcommands().filter(|sub| sub.get_name() != "help");
+    below.map(|sub| write_pages(sub, &format!("{name}-{}", sub.get_name()), directory)).collect()
 }
 
 fn page(command: clap::Command) -> Result<Vec<u8>, Failure> {
