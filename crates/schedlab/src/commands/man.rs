@@ -29,8 +29,8 @@ fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<
     // clap_mangen takes a static name for the page's title.
     let renamed = command.clone().name(&*Box::leak(name.to_owned().into_boxed_str()));
     write_file(&directory.join(format!("{name}.1")), &page(renamed)?)?;
-    let below = command.get_subcommands().filter(|sub| sub.get_name() != "help");
-    below.map(|sub| write_pages(sub, &format!("{name}-{}", sub.get_name()), directory)).collect()
+    let mut below = command.get_subcommands().filter(|sub| sub.get_name() != "help");
+    below.try_for_each(|sub| write_pages(sub, &format!("{name}-{}", sub.get_name()), directory))
 }
 
 fn page(command: clap::Command) -> Result<Vec<u8>, Failure> {
