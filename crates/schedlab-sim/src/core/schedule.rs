@@ -108,6 +108,7 @@ impl Core {
         let now = self.k.now;
         self.k.cpu_mut(cpu).idle_since = Some(now);
         self.k.add_nr_running(cpu, 0);
+        crate::fair::shared::update_idle_core(&mut self.k, cpu);
         self.ext.enter_idle(&mut self.k, cpu);
     }
 

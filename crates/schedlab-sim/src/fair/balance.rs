@@ -7,6 +7,7 @@ use super::class;
 use super::imbalance::{Amount, find_source};
 use super::misfit;
 use super::params::{Features, Generation};
+use super::select::IMBALANCE_PCT;
 use crate::core::flags;
 use crate::kernel::{Class, CostKind, CpuEvent, Kernel, Slot};
 use schedlab_model::topology::Distance;
@@ -31,6 +32,8 @@ struct DomainState {
     newidle_call: u32,
     newidle_success: u32,
     newidle_ratio: u32,
+    /// When the ratio was worked out last.
+    newidle_stamp: u64,
 }
 
 impl Default for DomainState {
@@ -43,6 +46,7 @@ impl Default for DomainState {
             newidle_call: 512,
             newidle_success: 256,
             newidle_ratio: 512,
+            newidle_stamp: 0,
         }
     }
 }
@@ -103,6 +107,11 @@ impl Pass {
         self.state(k).nr_balance_failed
     }
 
+    /// `imbalance_pct`: by so much more is one busier.
+    pub(super) fn imbalance_pct(&self) -> u64 {
+        if self.level == Distance::Smt { 110 } else { IMBALANCE_PCT }
+    }
+
     /// `cache_nice_tries`: 0 within a core, 1 within a cache, 2 beyond.
     fn cache_nice_tries(&self) -> u32 {
         match self.level {
@@ -133,13 +142,14 @@ pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
             break;
         }
         let random = k.fair.params.has(Features::NI_RANDOM);
-        let bounded = k.fair.params.bounds_newidle_ratio;
+        let (now, params) = (k.now, &k.fair.params);
+        let (bounded, rate) = (params.bounds_newidle_ratio, params.has(Features::NI_RATE));
         let weight = newidle_weight(pass.state(k).newidle_ratio, bounded);
         if random
             && let Some(weight) = weight
             && k.rng.below(1_024) as u32 > weight
         {
-            count_newidle(pass.state(k), 0, bounded);
+            count_newidle(pass.state(k), 0, bounded, rate.then_some(now));
             continue;
         }
         let cost = k.cost(CostKind::BalancePerCpu) * k.domains.span(pass.span).len() as u64;
@@ -149,7 +159,7 @@ pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
         pulled = balance(k, &pass) > 0;
         if random {
             let success = weight.map_or(1, |weight| (1_024 + weight / 2) / weight);
-            count_newidle(pass.state(k), if pulled { success } else { 0 }, bounded);
+            count_newidle(pass.state(k), if pulled { success } else { 0 }, bounded, rate.then_some(now));
         }
         if pulled {
             break;
@@ -165,13 +175,16 @@ fn newidle_weight(ratio: u32, bounded: bool) -> Option<u32> {
     (!bounded || ratio < 1_024).then_some(1 + ratio)
 }
 
-/// `update_newidle_stats`: the share of searches that found something, over some 1024 searches.
-fn count_newidle(state: &mut DomainState, success: u32, bounded: bool) {
+/// `update_newidle_stats`: the share of searches that found something, over some 1024 searches. With the time (`NI_RATE`)
+/// it is more by 1024 for every 4.3 s that these took: who goes idle rarely may search.
+fn count_newidle(state: &mut DomainState, success: u32, bounded: bool, now: Option<u64>) {
     state.newidle_call += 1;
     state.newidle_success += success;
     if state.newidle_call >= 1_024 {
         let most = if bounded { 1_024 } else { u32::MAX };
-        state.newidle_ratio = state.newidle_success.min(most);
+        let took = now.map_or(0, |now| now - std::mem::replace(&mut state.newidle_stamp, now));
+        let by_rate = u32::try_from(took >> 22).unwrap_or(u32::MAX);
+        state.newidle_ratio = state.newidle_success.saturating_add(by_rate).min(most);
         state.newidle_call /= 2;
         state.newidle_success /= 2;
     }
@@ -272,6 +285,9 @@ fn should_balance(k: &Kernel, pass: &Pass) -> bool {
 fn balance(k: &mut Kernel, pass: &Pass) -> u32 {
     class::update_averages(k, pass.cpu);
     let newly = pass.idle == IdleType::NewlyIdle;
+    if !newly && pass.span == k.domains.llc_number(pass.cpu) {
+        super::shared::update_idle_scan(k, pass.cpu, pass.imbalance_pct());
+    }
     let size = k.domains.span(pass.span).len() as u64;
     let Some((busiest, amount)) = find_source(k, pass) else {
         balanced(pass.state(k), newly, 2 * size);
@@ -366,5 +382,24 @@ fn migrate(k: &mut Kernel, task: TaskId, from: CpuId, to: CpuId) {
     let curr = k.cpu(to).curr;
     if k.task(curr).class == Class::Fair && k.is_running(curr) {
         class::wakeup_preempt(k, to, task, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From 512 searches, 256 with success, to 1024, all in vain: 256 of 1024. With `NI_RATE` a second more or less adds
+    /// 10⁹ / 2²² = 238, and ten seconds make it always.
+    #[test]
+    fn searches_that_are_rare_are_made() {
+        let ratio = |now: Option<u64>, bounded: bool| {
+            let mut state = DomainState::default();
+            (0..512).for_each(|_| count_newidle(&mut state, 0, bounded, now));
+            (state.newidle_ratio, state.newidle_call, state.newidle_stamp)
+        };
+        assert_eq!(ratio(None, true), (256, 512, 0));
+        assert_eq!(ratio(Some(1_000_000_000), true), (256 + 238, 512, 1_000_000_000));
+        assert_eq!(ratio(Some(10_000_000_000), true), (1_024, 512, 10_000_000_000));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`class`] has the functions of `struct sched_class`, which walk the levels of groups, [`entity`] what happens on one
 //! level, [`queue`] EEVDF's arithmetic on one queue, [`cfs`] that of CFS, [`group`] weights of groups, [`bandwidth`]
-//! their quotas, [`select`] wake-up placement, [`balance`] and [`imbalance`] load balancing, [`misfit`] strong and weak
+//! their quotas, [`select`] wake-up placement, [`shared`] its hints, [`balance`] and [`imbalance`] load balancing, [`misfit`] strong and weak
 //! CPUs, [`params`] knobs and features, [`weight`] the division by weights, [`ids`] the rows of the tables. Not here: core
 //! scheduling.
 
@@ -19,6 +19,7 @@ pub(crate) mod params;
 pub(crate) mod pelt;
 pub(crate) mod queue;
 pub(crate) mod select;
+pub(crate) mod shared;
 #[cfg(test)]
 mod tests;
 pub(crate) mod weight;
@@ -41,6 +42,8 @@ pub(crate) struct Fair {
     pub(crate) params: FairParams,
     /// Queues: one a CPU, then one a CPU for each group.
     pub(crate) rqs: Vec<CfsRq>,
+    /// Hints of caches for wake-ups, by number of span.
+    pub(crate) shared: Vec<shared::Shared>,
     /// Load balancing.
     pub(crate) balance: balance::Balance,
     /// Entities: one a CPU for each group, then one a task, of every class.
@@ -61,6 +64,7 @@ impl Fair {
         entities.push(FairEntity::new(1, 0, &params));
         Fair {
             rqs: (0..cpus * groups.list.len()).map(|_| CfsRq::new(params.generation)).collect(),
+            shared: Vec::new(),
             balance: balance::Balance::new(cpus),
             entities,
             groups,

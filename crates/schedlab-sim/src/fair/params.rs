@@ -41,6 +41,7 @@ features! {
     CACHE_HOT_BUDDY = 18;
     BASE_SLICE = 19;
     HRTICK = 20;
+    NI_RATE = 21;
 }
 
 /// Which algorithm.
@@ -79,6 +80,7 @@ const BROUGHT: &[Brought] = &[
     (6, 12, Features::PICK_BUDDY, true),
     // 6.19, and 6.18 by its stable updates.
     (6, 18, Features::NI_RANDOM, true),
+    (7, 2, Features::NI_RATE, true),
     // On where timers are rearmed late, as on x86.
     (7, 2, Features::HRTICK, true),
 ];

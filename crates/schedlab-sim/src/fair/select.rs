@@ -6,6 +6,7 @@
 use super::group::task_h_load;
 use super::misfit;
 use super::params::Features;
+use super::shared;
 use crate::core::flags;
 use crate::kernel::{CpuMask, Kernel};
 use schedlab_model::topology::Distance;
@@ -112,17 +113,17 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
     if asymmetric {
         return misfit::select_idle_capacity(k, task, target).unwrap_or(target);
     }
+    let mut has_idle_core = false;
     if k.domains.has_smt() {
-        if let Some(cpu) = select_idle_core(k, task, target) {
-            return cpu;
-        }
-        let siblings = k.domains.core(prev);
-        let near = k.domains.share_cache(prev, target);
-        if let Some(cpu) = near.then(|| first_idle(k, task, siblings, prev)).flatten() {
-            return cpu;
+        has_idle_core = shared::of(k, target).has_idle_cores;
+        if !has_idle_core && k.domains.share_cache(prev, target) {
+            let threads = k.domains.core(prev);
+            if let Some(cpu) = first_idle(k, task, threads, CpuId(0)) {
+                return cpu;
+            }
         }
     }
-    first_idle(k, task, k.domains.llc(target), next_cpu(k, target)).unwrap_or(target)
+    select_idle_cpu(k, task, target, has_idle_core).unwrap_or(target)
 }
 
 /// Not in mainline, see `vcpu_pack_percent`: a busy CPU that has room for the task keeps it.
@@ -156,16 +157,42 @@ fn first_idle(k: &Kernel, task: TaskId, span: &CpuMask, start: CpuId) -> Option<
     k.allowed[task.index()].first_common_wrapping(&k.idle_mask, span, start)
 }
 
-/// `select_idle_core`: a core all of whose threads are idle.
-fn select_idle_core(k: &Kernel, task: TaskId, target: CpuId) -> Option<CpuId> {
-    let llc = k.domains.llc(target);
-    let whole = |cpu: &CpuId| {
-        k.may_run_on(task, *cpu)
-            && k.idle_mask.contains(*cpu)
-            && k.domains.core(*cpu).iter().all(|sibling| k.idle_mask.contains(sibling))
-    };
-    let (after, before): (Vec<CpuId>, Vec<CpuId>) = llc.iter().partition(|cpu| *cpu > target);
-    after.into_iter().chain(before).find(whole)
+/// `select_idle_cpu`: an idle CPU of the target's cache, of a whole core if there seems to be one. Under `SIS_UTIL` a cache
+/// of much use is searched in part, or not at all.
+fn select_idle_cpu(k: &mut Kernel, task: TaskId, target: CpuId, has_idle_core: bool) -> Option<CpuId> {
+    let hints = *shared::of(k, target);
+    let bounded = k.fair.params.has(Features::SIS_UTIL) && hints.is_bounded();
+    if bounded && hints.nr_idle_scan == 0 {
+        return None;
+    }
+    let (span, start) = (k.domains.llc(target), next_cpu(k, target));
+    let found = first_idle(k, task, span, start);
+    if has_idle_core {
+        let core = found.and_then(|first| select_idle_core(k, task, span, start, first));
+        if core.is_none() {
+            shared::of(k, target).has_idle_cores = false;
+        }
+        return core.or(found);
+    }
+    let looked_at = |cpu| k.allowed[task.index()].count_common_between(span, start, cpu);
+    found.filter(|cpu| !bounded || looked_at(*cpu) < hints.nr_idle_scan as usize)
+}
+
+/// `select_idle_core`: the first core from `start` around, all of whose threads are idle. `first` is the first idle CPU.
+fn select_idle_core(k: &Kernel, task: TaskId, span: &CpuMask, start: CpuId, first: CpuId) -> Option<CpuId> {
+    let mut cpu = first;
+    loop {
+        if k.domains.core(cpu).iter().all(|sibling| k.idle_mask.contains(sibling)) {
+            return Some(cpu);
+        }
+        let next = first_idle(k, task, span, next_cpu(k, cpu))?;
+        // Around once, when the next one is no farther from the start than this one.
+        let distance = |cpu: CpuId| (cpu.0 + k.cpu_count() as u32 - start.0) % k.cpu_count() as u32;
+        if distance(next) <= distance(cpu) {
+            return None;
+        }
+        cpu = next;
+    }
 }
 
 /// How attractive a group of CPUs is for a new task: more idle CPUs first, then fewer tasks a CPU.

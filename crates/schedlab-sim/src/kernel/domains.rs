@@ -79,6 +79,21 @@ impl CpuMask {
         })
     }
 
+    /// How many CPUs that are in both sets lie at or after `start` and before `end`, wrapping.
+    pub(crate) fn count_common_between(&self, other: &CpuMask, start: CpuId, end: CpuId) -> usize {
+        let below = |limit: CpuId| -> usize {
+            let (word, bit) = (limit.index() / 64, limit.0 % 64);
+            let common = self.0.iter().zip(&other.0).map(|(a, b)| a & b).enumerate();
+            let kept = common
+                .take(word + 1)
+                .map(|(at, bits)| if at == word { bits & !(u64::MAX << bit) } else { bits });
+            kept.map(|bits| bits.count_ones() as usize).sum()
+        };
+        let all =
+            || -> usize { self.0.iter().zip(&other.0).map(|(a, b)| (a & b).count_ones() as usize).sum() };
+        if end >= start { below(end) - below(start) } else { all() - below(start) + below(end) }
+    }
+
     /// The first CPU, at or after `start` and wrapping, that is in all three sets (`for_each_cpu_wrap`).
     pub(crate) fn first_common_wrapping(&self, b: &CpuMask, c: &CpuMask, start: CpuId) -> Option<CpuId> {
         let count = self.0.len();
@@ -214,6 +229,17 @@ impl Domains {
         &self.spans[self.llc_span[cpu.index()]]
     }
 
+    /// Number of the span of [`Domains::llc`].
+    #[inline]
+    pub(crate) fn llc_number(&self, cpu: CpuId) -> usize {
+        self.llc_span[cpu.index()]
+    }
+
+    /// Every span.
+    pub(crate) fn spans(&self) -> &[CpuMask] {
+        &self.spans
+    }
+
     /// Threads of the CPU's core.
     pub(crate) fn core(&self, cpu: CpuId) -> &CpuMask {
         &self.spans[self.core_span[cpu.index()]]
@@ -270,5 +296,7 @@ mod tests {
         let find = |start| a.first_common_wrapping(&b, &all, CpuId(start)).map(|cpu| cpu.0);
         assert_eq!([find(0), find(6), find(71), find(128)], [Some(5), Some(70), Some(5), Some(5)]);
         assert_eq!(a.first_common_wrapping(&mask(&[2]), &all, CpuId(0)), None);
+        let between = |start, end| a.count_common_between(&all, CpuId(start), CpuId(end));
+        assert_eq!([between(0, 5), between(1, 71), between(70, 5), between(6, 6)], [1, 3, 3, 0]);
     }
 }

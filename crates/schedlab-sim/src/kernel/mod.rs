@@ -20,6 +20,7 @@ pub(crate) use domains::{CpuMask, Domain, Domains};
 pub(crate) use task::{Class, Task, TaskState};
 
 use crate::fair::Fair;
+use crate::fair::shared::Shared;
 use crate::queue::EventQueue;
 use crate::rng::Rng;
 use crate::rt::Rt;
@@ -160,7 +161,8 @@ pub(crate) struct KernelParts {
 impl Kernel {
     /// A kernel at time 0 with every CPU idle and only the idle task.
     pub(crate) fn new(parts: KernelParts) -> Kernel {
-        let KernelParts { preemption, hz, costs, domains, fair, rt, device_count, rng } = parts;
+        let KernelParts { preemption, hz, costs, domains, mut fair, rt, device_count, rng } = parts;
+        fair.shared = Shared::all(&domains);
         let cpus: Vec<Cpu> = domains.capacities().iter().map(|&capacity| Cpu::new(capacity)).collect();
         let mut idle_mask = CpuMask::new(cpus.len());
         (0..cpus.len()).for_each(|cpu| idle_mask.set(CpuId(cpu as u32)));

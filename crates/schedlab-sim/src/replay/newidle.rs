@@ -113,7 +113,8 @@ mod tests {
     use super::*;
     use crate::{Simulation, SimulationConfig};
     use schedlab_model::event::{Context, Event};
-    use schedlab_model::machine::MachineDescription;
+    use schedlab_model::lever::Setting;
+    use schedlab_model::machine::{KernelVersion, MachineDescription};
     use schedlab_model::topology::Topology;
     use schedlab_model::workload::file;
     use std::sync::Arc;
@@ -186,7 +187,12 @@ mod tests {
             let mut workload = file::parse(text).expect("a workload");
             workload.newidle_ratio = Some(known);
             let mut events: Vec<Event> = Vec::new();
-            let config = SimulationConfig::new(machine.clone(), Arc::new(workload));
+            // 7.2 also looks at how rare searches are, and where CPUs are not searched for, more tasks wait.
+            let config = SimulationConfig {
+                kernel: Some(KernelVersion::V6_18),
+                settings: vec![Setting::Knob { name: "SIS_UTIL".to_owned(), value: 0 }],
+                ..SimulationConfig::new(machine.clone(), Arc::new(workload))
+            };
             let result = Simulation::new(config).expect("valid").run(&mut events).expect("runs");
             ratio(&crate::record::recording(&result, events, &machine, "fair"))
         };
