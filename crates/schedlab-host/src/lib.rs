@@ -2,11 +2,13 @@
 //!
 //! Everything that needs root and nearly all `unsafe` lives here; nothing here knows the simulator. Start at [`vm`]
 //! for real kernels in QEMU, [`guest`] for the program that is process 1 of those machines,
-//! [`mod@calibrate`] for what things cost on it, [`live`] for sched_ext objects in the running kernel, [`player`] for workloads with real threads, [`mod@record`] for
-//! what the running kernel does, [`machine`] for what it runs on.
+//! [`mod@calibrate`] for what things cost on it, [`live`] for sched_ext objects in the running kernel, [`player`] for
+//! workloads with real threads, [`mod@record`] for what the running kernel does, [`machine`] for what it runs on,
+//! [`doctor`] for what it permits.
 
 pub mod calibrate;
 pub mod capability;
+pub mod doctor;
 pub mod guest;
 pub mod live;
 pub mod machine;

@@ -56,6 +56,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Describe this machine as a machine file
     Machine(MachineArgs),
+    /// What this machine permits, what is missing and how to get it, who else tunes it
+    Doctor(DoctorArgs),
     /// List schedulers, workloads, machines or metrics
     List(ListArgs),
     /// Compare on a recording that comes with schedlab: no root, no network, ten seconds
@@ -317,6 +319,14 @@ pub struct RecordArgs {
     /// Say what would be done and stop
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct DoctorArgs {
+    /// Write it as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
 }
 
 /// Arguments of `show`.

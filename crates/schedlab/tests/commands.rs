@@ -61,6 +61,17 @@ fn show_tells_what_is_in_each_kind_of_thing() {
     assert!(!shown.contains("ended early"), "{shown}");
 }
 
+/// Whatever is missing here, it says so and that is its answer.
+#[test]
+fn the_doctor_says_what_can_be_done() {
+    let text = run(&["doctor"]).done().out;
+    assert!(text.contains("record, compare -- COMMAND") && text.contains("tunes this machine"), "{text}");
+    let found = run(&["doctor", "--json", "-"]).done().json();
+    let jobs = found["jobs"].as_array().expect("a list");
+    assert!(jobs.iter().all(|job| job["why"].as_str().is_some_and(|why| !why.is_empty())), "{found}");
+    assert_eq!(jobs[0]["possible"], true);
+}
+
 #[test]
 fn a_machine_file_is_read_back_as_it_was_written() {
     let directory = scratch("machine");

@@ -4,6 +4,7 @@ mod calibrate;
 pub(crate) mod common;
 mod compare;
 mod demo;
+mod doctor;
 mod examine;
 mod list;
 mod machine;
@@ -29,6 +30,7 @@ pub struct Context {
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let context = Context { quiet: cli.quiet };
     match cli.command {
+        Command::Doctor(args) => doctor::run(&args),
         Command::List(args) => list::run(&args),
         Command::Completions { shell } => man::completions(shell),
         Command::Man { out } => man::pages(out.as_deref()),

@@ -1,0 +1,502 @@
+//! What this machine permits, what is missing and how to get it, and who else tunes it.
+//!
+//! [`examine`] answers in findings: each one fact that scheduling or schedlab depends on, whether it is as it should be, and
+//! the remedy. It changes nothing. Whether a candidate can be applied is decided by [`crate::capability`], which this
+//! shows too.
+
+use crate::capability::{self, Capabilities};
+use crate::vm::initramfs::find_program;
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How a fact stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// As it should be.
+    Good,
+    /// Works, but something to know.
+    Note,
+    /// Missing: something cannot be done.
+    Missing,
+}
+
+/// One fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is about.
+    pub subject: &'static str,
+    /// How it stands.
+    pub standing: Standing,
+    /// The fact, in words.
+    pub fact: String,
+    /// What to do, if something can be done.
+    pub remedy: Option<String>,
+}
+
+/// A job of schedlab and whether this machine lets it be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Job {
+    /// What one would do.
+    pub job: &'static str,
+    /// Whether it can be done here and now.
+    pub possible: bool,
+    /// Why not, or how.
+    pub why: String,
+}
+
+/// Another program that changes how tasks are scheduled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tuner {
+    /// Its process name.
+    pub program: String,
+    /// Its process.
+    pub pid: i32,
+    /// What it changes.
+    pub changes: &'static str,
+}
+
+/// All that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Examination {
+    /// `uname -r`.
+    pub kernel: String,
+    /// What can be done.
+    pub jobs: Vec<Job>,
+    /// Facts.
+    pub findings: Vec<Finding>,
+    /// Who else tunes this machine.
+    pub tuners: Vec<Tuner>,
+}
+
+/// Programs that move tasks, interrupts, frequencies or knobs: name (as in /proc/PID/comm, at most 15 characters) and what
+/// they change.
+const TUNERS: &[(&str, &str)] = &[
+    ("tuned", "scheduler knobs, frequency governors and kernel parameters, by profile"),
+    ("irqbalance", "which CPU takes which interrupt"),
+    ("scx_loader", "the sched_ext scheduler"),
+    ("ananicy", "nice values, policies and cgroups of processes by name"),
+    ("ananicy-cpp", "nice values, policies and cgroups of processes by name"),
+    ("power-profiles-", "energy preferences and boost"),
+    ("tlp", "frequency and power settings"),
+    ("auto-cpufreq", "frequency governors and boost"),
+    ("thermald", "frequency and power limits"),
+    ("gamemoded", "nice values, governors and pinning while games run"),
+    ("rtkit-daemon", "real-time priority of threads that ask for it"),
+    ("uresourced", "cgroup weights of the active user"),
+    ("system76-schedu", "nice values and latency of foreground processes"),
+    ("numad", "which node processes run on"),
+    ("cpufreqd", "frequency governors"),
+    ("stalld", "real-time or deadline boosts of starved tasks"),
+];
+
+/// Where things lie; another root for tests.
+struct Files(PathBuf);
+
+impl Files {
+    fn read(&self, path: &str) -> Option<String> {
+        let text = fs::read_to_string(self.0.join(path.trim_start_matches('/'))).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.0.join(path.trim_start_matches('/')).exists()
+    }
+}
+
+/// Examines the running machine.
+pub fn examine() -> Examination {
+    let here = capability::probe();
+    let files = Files(PathBuf::from("/"));
+    let findings = [
+        rights(&here),
+        kernel(&files, &here),
+        schedulers(&files, &here),
+        knobs(&files, &here),
+        groups(&files),
+        hardware(&files),
+        machines(&files),
+    ];
+    Examination {
+        jobs: jobs(&here, &files),
+        findings: findings.concat(),
+        tuners: tuners(Path::new("/proc")),
+        kernel: here.kernel_release,
+    }
+}
+
+fn good(subject: &'static str, fact: impl Into<String>) -> Finding {
+    Finding { subject, standing: Standing::Good, fact: fact.into(), remedy: None }
+}
+
+fn other(subject: &'static str, standing: Standing, fact: impl Into<String>, remedy: &str) -> Finding {
+    let remedy = (!remedy.is_empty()).then(|| remedy.to_owned());
+    Finding { subject, standing, fact: fact.into(), remedy }
+}
+
+fn jobs(here: &Capabilities, files: &Files) -> Vec<Job> {
+    let job = |job, missing: Option<&str>, how: &str| Job {
+        job,
+        possible: missing.is_none(),
+        why: missing.unwrap_or(how).to_owned(),
+    };
+    let qemu = find_program("qemu-system-x86_64");
+    let record = match here {
+        Capabilities { btf: false, .. } => Some("the kernel has no BTF: it needs CONFIG_DEBUG_INFO_BTF=y"),
+        Capabilities { bpf: false, .. } => Some("needs root, or CAP_BPF and CAP_PERFMON: use sudo"),
+        _ => None,
+    };
+    let run = match here {
+        Capabilities { sched_ext: false, .. } => {
+            Some("the kernel has no sched_ext; `schedlab vm try` has one")
+        }
+        Capabilities { bpf: false, .. } => Some("needs root: use sudo"),
+        _ => None,
+    };
+    let knobs = match here {
+        Capabilities { debugfs_sched: true, .. } => None,
+        Capabilities { lockdown: Some(mode), .. } if mode != "none" && here.root => Some(
+            "lockdown hides /sys/kernel/debug/sched even from root; boot with lockdown=none or without Secure Boot",
+        ),
+        Capabilities { root: false, .. } => Some("needs root: use sudo"),
+        _ => Some("debugfs is not mounted: mount -t debugfs none /sys/kernel/debug"),
+    };
+    let priority = (!here.raise_priority).then_some("needs root or CAP_SYS_NICE");
+    let virtual_machine = qemu.is_none().then_some("no QEMU: apt install qemu-system-x86");
+    let how = if files.exists("/dev/kvm") {
+        "by KVM, if it boots the kernel"
+    } else {
+        "by emulation: there is no /dev/kvm"
+    };
+    vec![
+        job("simulate, compare recordings, show", None, "needs nothing"),
+        job("record, compare -- COMMAND", record, "BPF programs on tracepoints"),
+        job("try schedulers in a virtual machine (vm)", virtual_machine, how),
+        job("run sched_ext schedulers on this kernel", run, "loads through libbpf"),
+        job("raise priority: nice below 0, real-time", priority, "as root or by CAP_SYS_NICE"),
+        job("change knobs of the fair scheduler", knobs, "/sys/kernel/debug/sched"),
+    ]
+}
+
+fn rights(here: &Capabilities) -> Vec<Finding> {
+    let what = if here.root { "root" } else { "an ordinary user" };
+    let memory = limit(libc::RLIMIT_MEMLOCK);
+    let bpf = if here.bpf {
+        good("rights", format!("{what}, may load BPF programs"))
+    } else {
+        other(
+            "rights",
+            Standing::Missing,
+            format!("{what}, may not load BPF programs"),
+            "sudo, or setcap cap_bpf,cap_perfmon+ep on the program",
+        )
+    };
+    let locked = memory.map(|bytes| format!("; {} MiB may be locked", bytes >> 20)).unwrap_or_default();
+    vec![Finding { fact: bpf.fact.clone() + &locked, ..bpf }]
+}
+
+/// The soft limit; `None` if there is none.
+fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one rlimit that lives through the call.
+    let result = unsafe { libc::getrlimit(resource, &mut limit) };
+    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+fn kernel(files: &Files, here: &Capabilities) -> Vec<Finding> {
+    let mut found = vec![good("kernel", here.kernel_release.clone())];
+    found.push(if here.btf {
+        good("types", "the kernel describes its types (BTF)")
+    } else {
+        other(
+            "types",
+            Standing::Missing,
+            "no /sys/kernel/btf/vmlinux",
+            "a kernel with CONFIG_DEBUG_INFO_BTF=y",
+        )
+    });
+    if files.read("/proc/sys/net/core/bpf_jit_enable").as_deref() == Some("0") {
+        let fact = "BPF programs are interpreted: recording and schedulers cost several times as much";
+        found.push(other("BPF", Standing::Note, fact, "sysctl net.core.bpf_jit_enable=1"));
+    }
+    let options = files.read("/proc/cmdline").unwrap_or_default();
+    for (option, means) in [
+        ("isolcpus=", "these CPUs are balanced by nobody: only pinned tasks run there"),
+        ("nohz_full=", "no tick on these CPUs while one task runs"),
+        ("preempt=", "how eagerly the kernel switches"),
+        ("nosmt", "hardware threads are off"),
+    ] {
+        for word in options.split_whitespace().filter(|word| word.starts_with(option)) {
+            found.push(other("kernel", Standing::Note, format!("booted with {word}: {means}"), ""));
+        }
+    }
+    if let Some(clock) = files.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        && !["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"].contains(&clock.as_str())
+    {
+        let fact = format!(
+            "the clock source is {clock}: reading the time is slow, which every event of a recording does"
+        );
+        found.push(other(
+            "clock",
+            Standing::Note,
+            fact,
+            "find out in dmesg why tsc was refused; clocksource=tsc if the processor's is constant",
+        ));
+    }
+    found
+}
+
+fn schedulers(files: &Files, here: &Capabilities) -> Vec<Finding> {
+    if !here.sched_ext {
+        let fact = "no sched_ext in this kernel";
+        return vec![other(
+            "sched_ext",
+            Standing::Missing,
+            fact,
+            "Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y",
+        )];
+    }
+    let state = files.read("/sys/kernel/sched_ext/state").unwrap_or_default();
+    let running = files.read("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+    let rejected = files.read("/sys/kernel/sched_ext/nr_rejected").unwrap_or_default();
+    let fact = match state.as_str() {
+        "disabled" => "there, and no scheduler runs".to_owned(),
+        _ => format!("{state}: '{running}' runs, {rejected} tasks rejected"),
+    };
+    let standing = if state == "disabled" { Standing::Good } else { Standing::Note };
+    vec![other("sched_ext", standing, fact, "")]
+}
+
+fn knobs(files: &Files, here: &Capabilities) -> Vec<Finding> {
+    let lockdown = here.lockdown.clone().unwrap_or_else(|| "none".to_owned());
+    let mut found = vec![if here.debugfs_sched {
+        good("knobs", "/sys/kernel/debug/sched can be written")
+    } else {
+        let fact = format!("/sys/kernel/debug/sched cannot be written (lockdown: {lockdown})");
+        other("knobs", Standing::Missing, fact, "root, debugfs mounted, and lockdown none")
+    }];
+    let runtime =
+        files.read("/proc/sys/kernel/sched_rt_runtime_us").and_then(|text| text.parse::<i64>().ok());
+    let period = files.read("/proc/sys/kernel/sched_rt_period_us").and_then(|text| text.parse::<i64>().ok());
+    match (runtime, period) {
+        (Some(-1), _) => found.push(other(
+            "real-time",
+            Standing::Note,
+            "is not throttled: a real-time hog takes its CPU for ever",
+            "sysctl kernel.sched_rt_runtime_us=950000",
+        )),
+        (Some(runtime), Some(period)) if period > 0 => {
+            found.push(good(
+                "real-time",
+                format!("gets at most {} % of a CPU before others do", runtime * 100 / period),
+            ));
+        }
+        _ => {}
+    }
+    if files.read("/proc/sys/kernel/sched_autogroup_enabled").as_deref() == Some("1") {
+        let fact = "autogroup is on: each session is a group, so nice values count only within a session";
+        found.push(other(
+            "autogroup",
+            Standing::Note,
+            fact,
+            "sysctl kernel.sched_autogroup_enabled=0 to compare nice values across sessions",
+        ));
+    }
+    if let Some(paranoid) =
+        files.read("/proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse::<i32>().ok())
+        && paranoid > 2
+        && !here.bpf
+    {
+        let fact = format!("perf_event_paranoid is {paranoid}: ordinary users may not trace");
+        found.push(other("tracing", Standing::Note, fact, "use sudo for recording"));
+    }
+    found
+}
+
+fn groups(files: &Files) -> Vec<Finding> {
+    let unified = files.read("/sys/fs/cgroup/cgroup.controllers");
+    let fact = match &unified {
+        Some(controllers) if controllers.split_whitespace().any(|name| name == "cpu") => {
+            return vec![good(
+                "cgroups",
+                "version 2, with the cpu controller (cpu.weight, cpu.idle, cpu.max)",
+            )];
+        }
+        Some(_) => "version 2, without the cpu controller",
+        None if files.exists("/sys/fs/cgroup/cpu") => {
+            "version 1: cpu.shares instead of cpu.weight, no cpu.idle before 5.15"
+        }
+        None => "not mounted",
+    };
+    let remedy = "boot with systemd.unified_cgroup_hierarchy=1, or echo +cpu into cgroup.subtree_control";
+    vec![other("cgroups", Standing::Note, fact, remedy)]
+}
+
+fn hardware(files: &Files) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(flags) = files
+        .read("/proc/cpuinfo")
+        .and_then(|text| text.lines().find(|line| line.starts_with("flags")).map(str::to_owned))
+        && flags.split_whitespace().any(|flag| flag == "hypervisor")
+    {
+        let fact = "a guest: another scheduler below takes time away (steal), and interrupts between CPUs leave the guest";
+        found.push(other("hypervisor", Standing::Note, fact, ""));
+    }
+    match files.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref() {
+        None => {}
+        Some("performance") => found.push(good("frequency", "governor performance")),
+        Some(governor) => {
+            let fact = format!(
+                "governor {governor}: clocks follow the load, so short runs and idle CPUs are slower"
+            );
+            found.push(other(
+                "frequency",
+                Standing::Note,
+                fact,
+                "cpupower frequency-set -g performance for measurements",
+            ));
+        }
+    }
+    if let Some("on") = files.read("/sys/devices/system/cpu/smt/control").as_deref() {
+        let fact = "hardware threads share cores: what runs beside a task changes its speed";
+        found.push(other("SMT", Standing::Note, fact, ""));
+    }
+    let online = files.read("/sys/devices/system/cpu/online");
+    let present = files.read("/sys/devices/system/cpu/present");
+    if let (Some(online), Some(present)) = (online, present)
+        && online != present
+    {
+        found.push(other("CPUs", Standing::Note, format!("online {online} of {present}"), ""));
+    }
+    found
+}
+
+fn machines(files: &Files) -> Vec<Finding> {
+    let qemu = match find_program("qemu-system-x86_64") {
+        Some(path) => good("QEMU", path.display().to_string()),
+        None => other("QEMU", Standing::Missing, "not installed", "apt install qemu-system-x86"),
+    };
+    let kvm = if !files.exists("/dev/kvm") {
+        other(
+            "KVM",
+            Standing::Note,
+            "no /dev/kvm: virtual machines are emulated, 10 to 20 times slower",
+            "on the host: nested virtualisation",
+        )
+    } else if fs::OpenOptions::new().read(true).write(true).open(files.0.join("dev/kvm")).is_ok() {
+        good("KVM", "/dev/kvm can be opened; whether it boots a kernel is tried at the first `schedlab vm`")
+    } else {
+        other("KVM", Standing::Note, "/dev/kvm cannot be opened", "add yourself to the group kvm")
+    };
+    let busybox = match find_program("busybox") {
+        Some(_) => good("busybox", "there: a shell and tools in the guest"),
+        None => other(
+            "busybox",
+            Standing::Note,
+            "not installed: no shell in the guest",
+            "apt install busybox-static",
+        ),
+    };
+    vec![qemu, kvm, busybox]
+}
+
+/// The programs of [`TUNERS`], and sched_ext schedulers' user halves, that run.
+fn tuners(proc: &Path) -> Vec<Tuner> {
+    let Ok(entries) = fs::read_dir(proc) else { return Vec::new() };
+    let mut found: Vec<Tuner> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let name = fs::read_to_string(entry.path().join("comm")).ok()?.trim().to_owned();
+            let known = TUNERS.iter().find(|(program, _)| *program == name).map(|(_, changes)| *changes);
+            let scheduler = name.starts_with("scx_").then_some("runs a sched_ext scheduler");
+            Some(Tuner { changes: known.or(scheduler)?, program: name, pid })
+        })
+        .collect();
+    found.sort_by_key(|tuner| tuner.pid);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Files) {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (path, text) in files {
+            let path = directory.path().join(path);
+            fs::create_dir_all(path.parent().expect("below the root")).expect("a directory");
+            fs::write(path, text).expect("a file");
+        }
+        let root = Files(directory.path().to_owned());
+        (directory, root)
+    }
+
+    #[test]
+    fn what_differs_from_a_quiet_machine_is_told() {
+        let (_directory, files) = machine(&[
+            ("proc/cmdline", "quiet isolcpus=2-3 nohz_full=2-3\n"),
+            ("proc/sys/net/core/bpf_jit_enable", "0\n"),
+            ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
+            ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
+            ("sys/devices/system/cpu/online", "0-2\n"),
+            ("sys/devices/system/cpu/present", "0-3\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n"),
+            ("sys/kernel/sched_ext/state", "enabled\n"),
+            ("sys/kernel/sched_ext/root/ops", "lavd\n"),
+            ("sys/kernel/sched_ext/nr_rejected", "0\n"),
+        ]);
+        let here = Capabilities { sched_ext: true, ..capability::probe() };
+        let all = [
+            kernel(&files, &here),
+            knobs(&files, &here),
+            hardware(&files),
+            groups(&files),
+            schedulers(&files, &here),
+        ]
+        .concat();
+        let has = |subject: &str, words: &str| {
+            all.iter().any(|finding| finding.subject == subject && finding.fact.contains(words))
+        };
+        assert!(has("kernel", "isolcpus=2-3") && has("kernel", "nohz_full=2-3"), "{all:?}");
+        assert!(
+            has("BPF", "interpreted") && has("real-time", "not throttled") && has("frequency", "powersave")
+        );
+        assert!(has("CPUs", "0-2 of 0-3") && has("cgroups", "version 2") && has("sched_ext", "'lavd' runs"));
+    }
+
+    #[test]
+    fn other_tuners_are_found_by_name() {
+        let (directory, _) = machine(&[
+            ("7/comm", "irqbalance\n"),
+            ("9/comm", "scx_lavd\n"),
+            ("11/comm", "bash\n"),
+            ("self/comm", "tuned\n"),
+        ]);
+        let found = tuners(directory.path());
+        let names: Vec<(i32, &str)> = found.iter().map(|tuner| (tuner.pid, tuner.program.as_str())).collect();
+        assert_eq!(names, [(7, "irqbalance"), (9, "scx_lavd")]);
+    }
+
+    #[test]
+    fn jobs_that_cannot_be_done_say_why() {
+        let (_directory, files) = machine(&[]);
+        let here = Capabilities {
+            btf: false,
+            sched_ext: false,
+            debugfs_sched: false,
+            root: true,
+            lockdown: Some("integrity".to_owned()),
+            ..capability::probe()
+        };
+        let jobs = jobs(&here, &files);
+        let why = |name: &str| {
+            jobs.iter().find(|job| job.job.contains(name) && !job.possible).map(|job| job.why.as_str())
+        };
+        assert!(why("record").is_some_and(|why| why.contains("CONFIG_DEBUG_INFO_BTF")));
+        assert!(why("sched_ext").is_some_and(|why| why.contains("vm try")));
+        assert!(why("knobs").is_some_and(|why| why.contains("lockdown")));
+        assert!(jobs[0].possible);
+    }
+}
