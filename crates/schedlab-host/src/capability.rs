@@ -29,7 +29,7 @@ pub struct Capabilities {
     pub debugfs_sched: bool,
     /// May raise priority: negative nice, real-time policies.
     pub raise_priority: bool,
-    /// The kernel's lockdown mode, if it tells one.
+    /// The kernel's lockdown mode, if it tells or shows one.
     pub lockdown: Option<String>,
     /// Release, as `uname -r` prints it.
     pub kernel_release: String,
@@ -70,9 +70,13 @@ fn knobs_writable() -> bool {
         .any(|knob| OpenOptions::new().write(true).open(directory.join(knob)).is_ok())
 }
 
+/// As securityfs tells it, else as it shows: permission bits would give EACCES, and never to root.
 fn lockdown() -> Option<String> {
-    let text = fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
-    text.split(['[', ']']).nth(1).map(str::to_owned)
+    if let Ok(text) = fs::read_to_string("/sys/kernel/security/lockdown") {
+        return text.split(['[', ']']).nth(1).map(str::to_owned);
+    }
+    let refused = fs::File::open("/sys/kernel/debug/sched/features").err()?;
+    (refused.raw_os_error() == Some(libc::EPERM)).then(|| "integrity or stricter".to_owned())
 }
 
 impl Capabilities {

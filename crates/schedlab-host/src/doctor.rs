@@ -269,7 +269,7 @@ fn schedulers(files: &Files, here: &Capabilities) -> Vec<Finding> {
 }
 
 fn knobs(files: &Files, here: &Capabilities) -> Vec<Finding> {
-    let lockdown = here.lockdown.clone().unwrap_or_else(|| "none".to_owned());
+    let lockdown = here.lockdown.as_deref().unwrap_or("unknown");
     let mut found = vec![if here.debugfs_sched {
         good("knobs", "/sys/kernel/debug/sched can be written")
     } else {
