@@ -512,11 +512,15 @@ fn kernel(
     cost_seed: Option<u64>,
 ) -> Kernel {
     let cpus = machine.topology.cpu_count();
+    let mut domains = Domains::new(&machine.topology);
+    if fair.params.itmt == 1 {
+        domains.use_priorities();
+    }
     Kernel::new(KernelParts {
         preemption: machine.preemption,
         hz: machine.hz,
         costs: CostTable::new(machine, cost_seed),
-        domains: Domains::new(&machine.topology),
+        domains,
         fair,
         rt: Rt::new(cpus),
         device_count,

@@ -46,10 +46,10 @@ impl Core {
     /// `active_load_balance_cpu_stop`: the current task leaves for a CPU that suits it better; which one.
     #[inline(always)]
     fn push_away(&mut self, cpu: CpuId, curr: TaskId) -> Option<CpuId> {
-        if !self.k.domains.is_asymmetric() {
+        if !self.k.fair.has_pushed {
             return None;
         }
-        let to = crate::fair::misfit::take_push(&mut self.k, cpu, curr)?;
+        let to = crate::fair::packing::take_push(&mut self.k, cpu, curr)?;
         self.dequeue_task(cpu, curr, flags::DEQUEUE_SAVE);
         Some(to)
     }

@@ -1,11 +1,12 @@
 //! Load balancing of the fair class: newidle, periodic on busy CPUs, and for idle CPUs without tick.
 //!
 //! When a CPU balances and which tasks it moves (`sched_balance_domains`, `sched_balance_rq`, `detach_tasks`). From whom
-//! and how much is in [`super::imbalance`]. Simplified: a running task is never moved (active balance).
+//! and how much is in [`super::imbalance`]. A running task is pushed where nothing that waits can be moved ([`super::packing`]).
 
 use super::class;
 use super::imbalance::{Amount, find_source};
 use super::misfit;
+use super::packing;
 use super::params::{Features, Generation};
 use super::select::IMBALANCE_PCT;
 use crate::core::flags;
@@ -94,6 +95,8 @@ pub(super) struct Pass {
     pub(super) span: usize,
     /// The CPU's own group: the span of the level below.
     group: usize,
+    /// Which of the CPU's domains it is.
+    index: usize,
     pub(super) idle: IdleType,
 }
 
@@ -103,7 +106,12 @@ impl Pass {
         &mut k.fair.balance.domains[self.cpu.index()][level]
     }
 
-    fn failed(&self, k: &mut Kernel) -> u32 {
+    /// The domain's groups: spans, the CPU's own first.
+    pub(super) fn groups<'a>(&self, k: &'a Kernel) -> &'a [usize] {
+        &k.domains.of(self.cpu)[self.index].groups
+    }
+
+    pub(super) fn failed(&self, k: &mut Kernel) -> u32 {
         self.state(k).nr_balance_failed
     }
 
@@ -113,7 +121,7 @@ impl Pass {
     }
 
     /// `cache_nice_tries`: 0 within a core, 1 within a cache, 2 beyond.
-    fn cache_nice_tries(&self) -> u32 {
+    pub(super) fn cache_nice_tries(&self) -> u32 {
         match self.level {
             Distance::Same | Distance::Smt => 0,
             Distance::Cache => 1,
@@ -125,7 +133,7 @@ impl Pass {
 /// The pass over the CPU's domain of this number, smallest first.
 fn pass_over(k: &Kernel, cpu: CpuId, index: usize, idle: IdleType) -> Option<Pass> {
     let domain = k.domains.of(cpu).get(index)?;
-    Some(Pass { cpu, level: domain.level, span: domain.span, group: domain.groups[0], idle })
+    Some(Pass { cpu, level: domain.level, span: domain.span, group: domain.groups[0], index, idle })
 }
 
 /// `sched_balance_newidle`: a CPU that is about to go idle looks for a waiting task. Whether it got one.
@@ -199,7 +207,10 @@ pub(crate) fn tick(k: &mut Kernel, cpu: CpuId) {
         k.arm(Slot::Cpu(cpu, CpuEvent::Balance), at);
     }
     let now = k.now;
-    let wanted = k.cpu(cpu).nr_running >= 2 || misfit::wants_stronger(k, cpu);
+    let wanted = k.cpu(cpu).nr_running >= 2
+        || misfit::wants_stronger(k, cpu)
+        || packing::wants_preferred(k, cpu)
+        || is_spreading(k, cpu);
     if wanted && now >= k.fair.balance.nohz_next {
         let allowed = k.domains.of(cpu).last().map(|domain| domain.span);
         let idle = allowed
@@ -210,6 +221,12 @@ pub(crate) fn tick(k: &mut Kernel, cpu: CpuId) {
             k.arm(Slot::Cpu(idle, CpuEvent::Balance), now + latency);
         }
     }
+}
+
+/// The last rule of `nohz_balancer_kick`: several CPUs of the cache are busy, so that groups of CPUs may be uneven.
+fn is_spreading(k: &Kernel, cpu: CpuId) -> bool {
+    k.domains.is_wide()
+        && k.domains.llc(cpu).iter().filter(|cpu| !k.idle_mask.contains(*cpu)).nth(1).is_some()
 }
 
 /// `sched_balance_softirq`: after a tick a busy CPU balances for itself; an idle one was kicked and balances for every
@@ -234,7 +251,8 @@ fn nohz_idle_balance(k: &mut Kernel, kicked: CpuId) {
         }
         for index in 0..DOMAINS_MAX {
             let Some(pass) = pass_over(k, cpu, index, IdleType::Idle) else { break };
-            if k.overloaded > 0 && k.is_idle_cpu(cpu) && periodic(k, &pass) > 0 {
+            let wide = k.domains.is_wide();
+            if (k.overloaded > 0 || wide) && k.is_idle_cpu(cpu) && periodic(k, &pass) > 0 {
                 k.resched_curr(cpu);
             }
         }
@@ -277,6 +295,14 @@ fn longest_interval(k: &Kernel) -> u64 {
 /// `should_we_balance`: the first idle CPU of a group balances for it, without one its first CPU.
 fn should_balance(k: &Kernel, pass: &Pass) -> bool {
     let online = || k.domains.span(pass.group).iter().filter(|cpu| k.is_online(*cpu));
+    // Since 6.6 between cores: one on an idle core before a thread beside a busy one.
+    let by_core = k.fair.params.generation == Generation::Eevdf && k.domains.has_smt();
+    if by_core && pass.level != Distance::Smt {
+        let whole = |cpu: &CpuId| k.is_idle_cpu(*cpu) && packing::is_core_idle(k, *cpu);
+        if let Some(first) = online().find(whole) {
+            return first == pass.cpu;
+        }
+    }
     let first = online().find(|cpu| k.is_idle_cpu(*cpu)).or_else(|| online().next());
     first == Some(pass.cpu)
 }
@@ -301,10 +327,15 @@ fn balance(k: &mut Kernel, pass: &Pass) -> u32 {
     state.interval_ms = size;
     if moved > 0 {
         state.nr_balance_failed = 0;
-    } else if !newly {
+        return moved;
+    }
+    if !newly {
         state.nr_balance_failed += 1;
     }
-    moved
+    if packing::needs_push(k, pass, busiest, amount) && packing::push(k, busiest, pass.cpu) {
+        pass.state(k).nr_balance_failed = 0;
+    }
+    0
 }
 
 /// There was nothing to do, so there is less haste.
@@ -317,6 +348,9 @@ fn balanced(state: &mut DomainState, newly: bool, longest_ms: u64) {
 
 /// `detach_tasks` and `attach_tasks`, from the end of the source's list of tasks. `None` if all are pinned elsewhere.
 fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut amount: Amount) -> Option<u32> {
+    if k.cpu(from).nr_running <= 1 {
+        return Some(0);
+    }
     let failed = pass.failed(k);
     let mut candidates = std::mem::take(&mut k.fair.balance.candidates);
     candidates.clear();

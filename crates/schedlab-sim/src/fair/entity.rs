@@ -105,7 +105,7 @@ pub(super) fn attach(k: &mut Kernel, cpu: CpuId, rq_id: RqId, id: EntityId) {
         bring_up(k, before);
     }
     bring_up(k, rq_id);
-    let capacity = u64::from(k.cpu(cpu).capacity);
+    let capacity = u64::from(k.cpu(cpu).scale);
     let Fair { rqs, entities, .. } = &mut k.fair;
     let entity = &mut entities[id.index()];
     entity.attached = Some(rq_id);

@@ -2,9 +2,10 @@
 //!
 //! Use beyond 80 % of a CPU's capacity does not fit. Wake-ups prefer an idle CPU that fits; a big task that runs on a
 //! weak CPU is pushed to a stronger one that idles (`migrate_misfit` with active balance). Not here: energy-aware
-//! placement, uclamp, asymmetric packing.
+//! placement, uclamp. Preferred CPUs and the push itself: [`super::packing`].
 
 use super::group::task_h_load;
+use super::packing;
 use super::select::is_free;
 use crate::kernel::{Class, Kernel, TaskState};
 use schedlab_model::{CpuId, TaskId};
@@ -38,7 +39,7 @@ fn task_util_est(k: &Kernel, task: TaskId) -> u64 {
 
 /// `task_fits_cpu`.
 pub(super) fn task_fits_cpu(k: &Kernel, task: TaskId, cpu: CpuId) -> bool {
-    fits_capacity(task_util_est(k, task), u64::from(k.cpu(cpu).capacity))
+    fits_capacity(task_util_est(k, task), u64::from(k.cpu(cpu).scale))
 }
 
 /// `select_idle_capacity`: the first idle CPU from the target on that fits, on an idle core if there is one; else the
@@ -50,7 +51,7 @@ pub(super) fn select_idle_capacity(k: &Kernel, task: TaskId, target: CpuId) -> O
     for cpu in around.filter(|cpu| k.may_run_on(task, *cpu) && is_free(k, *cpu)) {
         let core = k.domains.core(cpu).iter().all(|sibling| sibling == cpu || k.idle_mask.contains(sibling));
         let fits = task_fits_cpu(k, task, cpu);
-        let rank = (core, fits, if fits { 0 } else { k.cpu(cpu).capacity });
+        let rank = (core, fits, if fits { 0 } else { k.cpu(cpu).scale });
         if best.is_none_or(|(found, _)| rank > found) {
             best = Some((rank, cpu));
         }
@@ -77,13 +78,13 @@ pub(crate) fn pull(k: &mut Kernel, cpu: CpuId) -> bool {
     if !k.domains.is_asymmetric() || k.ideal {
         return false;
     }
-    let capacity = u64::from(k.cpu(cpu).capacity);
+    let capacity = u64::from(k.cpu(cpu).scale);
     let promised = |k: &Kernel| k.fair.pushes.iter().flatten().any(|(_, to)| *to == cpu);
     if promised(k) {
         return false;
     }
     let weaker = (0..k.cpu_count() as u32).map(CpuId).filter(|from| {
-        capacity_greater(capacity, u64::from(k.cpu(*from).capacity)) && k.fair.pushes[from.index()].is_none()
+        capacity_greater(capacity, u64::from(k.cpu(*from).scale)) && k.fair.pushes[from.index()].is_none()
     });
     let misfits = weaker.filter_map(|from| misfit_of(k, from).map(|task| (from, task)));
     let here = misfits.filter(|(_, task)| k.may_run_on(*task, cpu));
@@ -92,14 +93,6 @@ pub(crate) fn pull(k: &mut Kernel, cpu: CpuId) -> bool {
     else {
         return false;
     };
-    k.fair.pushes[from.index()] = Some((task, cpu));
-    k.resched_curr(from);
+    packing::request(k, from, task, cpu);
     true
-}
-
-/// Where the CPU's current task is pushed to, if it still is the one and the other CPU still idles.
-pub(crate) fn take_push(k: &mut Kernel, cpu: CpuId, curr: TaskId) -> Option<CpuId> {
-    let (task, to) = k.fair.pushes.get_mut(cpu.index())?.take()?;
-    let runs = task == curr && k.task(task).state == TaskState::Runnable && k.task(task).class == Class::Fair;
-    (runs && k.is_idle_cpu(to) && k.may_run_on(task, to)).then_some(to)
 }

@@ -15,6 +15,7 @@ pub(crate) mod group;
 pub(crate) mod ids;
 mod imbalance;
 pub(crate) mod misfit;
+pub(crate) mod packing;
 pub(crate) mod params;
 pub(crate) mod pelt;
 pub(crate) mod queue;
@@ -50,8 +51,10 @@ pub(crate) struct Fair {
     pub(crate) entities: Vec<FairEntity>,
     /// Groups.
     pub(crate) groups: Groups,
-    /// By CPU: its running task is to go to another ([`misfit`]).
+    /// By CPU: its running task is to go to another ([`misfit`], [`packing`]).
     pub(crate) pushes: Vec<Option<(TaskId, CpuId)>>,
+    /// Whether there ever was one.
+    pub(crate) has_pushed: bool,
     /// Counts moves to the head of a CPU's list of tasks.
     list_head: u64,
 }
@@ -69,6 +72,7 @@ impl Fair {
             entities,
             groups,
             pushes: vec![None; cpus],
+            has_pushed: false,
             list_head: 0,
             params,
         }

@@ -149,6 +149,8 @@ pub(crate) struct FairParams {
     bandwidth_slice_us: u64,
     /// `sched_autogroup_enabled`: groups of sessions are scheduled as groups.
     pub(crate) autogroup: u64,
+    /// `sched_itmt_enabled`: cores that differ and have threads are preferred by their strength, as on x86.
+    pub(crate) itmt: u64,
     /// EEVDF before `vprot` (6.12): the whole slice is protected from the pick on.
     pub(crate) protects_whole_slice: bool,
 }
@@ -184,6 +186,7 @@ impl FairParams {
             random_period_phase: since(6, 7),
             bandwidth_slice_us: 5_000,
             autogroup: 1,
+            itmt: 1,
             protects_whole_slice: !since(6, 17),
         }
     }
@@ -239,7 +242,8 @@ impl FairParams {
     pub(crate) fn check_live(&self, name: &str, value: i64) -> Result<(), SimError> {
         self.clone().set(name, value)?;
         if self.knobs().iter().any(|knob| knob.name == name && !knob.live) {
-            let reason = "it decides when tasks start: set it for the whole run with --set".to_owned();
+            let reason =
+                "it decides what the machine is like: set it for the whole run with --set".to_owned();
             return Err(SimError::Setting { name: name.to_owned(), reason });
         }
         Ok(())
@@ -324,6 +328,7 @@ macro_rules! numbers {
             nr_migrate($migrate),
             BANDWIDTH_SLICE,
             AUTOGROUP,
+            ITMT,
             $($more),*
         ];
     };
@@ -356,6 +361,15 @@ const AUTOGROUP: Number = Number {
     meaning: "Sessions without a cgroup of their own are groups: 0 off, 1 on.",
     live: false,
     value: |params| &mut params.autogroup,
+};
+
+const ITMT: Number = Number {
+    name: "sched_itmt_enabled",
+    unit: "",
+    bounds: (0, 1),
+    meaning: "Where cores differ and have threads: 1 prefers the stronger, as x86 does; 0 goes by their capacities.",
+    live: false,
+    value: |params| &mut params.itmt,
 };
 
 const fn nr_migrate(name: &'static str) -> Number {
@@ -407,6 +421,7 @@ const NUMBERS_OF_EEVDF: &[Number] = &[
     nr_migrate("nr_migrate"),
     BANDWIDTH_SLICE,
     AUTOGROUP,
+    ITMT,
     Number {
         name: "vcpu_pack_percent",
         unit: "%",

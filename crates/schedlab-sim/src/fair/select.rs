@@ -70,9 +70,9 @@ fn is_lighter(k: &Kernel, task: TaskId, here: CpuId, prev: CpuId, sync: bool) ->
         }
         this_load -= current;
     }
-    let this_load = (this_load + weight) * 100 * u64::from(k.cpu(prev).capacity);
+    let this_load = (this_load + weight) * 100 * u64::from(k.cpu(prev).scale);
     let bias = 100 + (IMBALANCE_PCT - 100) / 2;
-    let prev_load = load(prev).saturating_sub(weight) * bias * u64::from(k.cpu(here).capacity);
+    let prev_load = load(prev).saturating_sub(weight) * bias * u64::from(k.cpu(here).scale);
     this_load < prev_load + u64::from(sync)
 }
 
@@ -129,13 +129,13 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
 /// Not in mainline, see `vcpu_pack_percent`: a busy CPU that has room for the task keeps it.
 fn packs(k: &mut Kernel, task: TaskId, cpu: CpuId) -> bool {
     let percent = k.fair.params.vcpu_pack_percent;
-    percent > 0 && use_with(k, task, cpu) * 100 < percent * u64::from(k.cpu(cpu).capacity)
+    percent > 0 && use_with(k, task, cpu) * 100 < percent * u64::from(k.cpu(cpu).scale)
 }
 
 /// Not in mainline: a wakee leaves its idle CPU for the waker's while that has much room.
 fn gathers(k: &mut Kernel, task: TaskId, target: CpuId) -> bool {
     let percent = k.fair.params.vcpu_pack_percent * PACK_IDLE_TENTHS;
-    percent > 0 && use_with(k, task, target) * 1_000 < percent * u64::from(k.cpu(target).capacity)
+    percent > 0 && use_with(k, task, target) * 1_000 < percent * u64::from(k.cpu(target).scale)
 }
 
 /// What a CPU's fair tasks use of it by PELT, together with the task.

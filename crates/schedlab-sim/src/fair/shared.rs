@@ -53,7 +53,7 @@ pub(super) fn update_idle_scan(k: &mut Kernel, cpu: CpuId, imbalance_pct: u64) {
     if !k.fair.params.has(Features::SIS_UTIL) {
         return;
     }
-    let util = |cpu: CpuId| k.fair.rqs[cpu.index()].average.util.min(u64::from(k.cpu(cpu).capacity));
+    let util = |cpu: CpuId| k.fair.rqs[cpu.index()].average.util.min(u64::from(k.cpu(cpu).scale));
     let sum: u64 = k.domains.llc(cpu).iter().map(util).sum();
     let shared = of(k, cpu);
     shared.nr_idle_scan = idle_scan(sum, u64::from(shared.cpus), imbalance_pct) as u32;

@@ -27,6 +27,8 @@ pub(crate) struct Cpu {
     pub(crate) nr_running: u32,
     /// Computing capacity, 1 to 1024.
     pub(crate) capacity: u32,
+    /// What the fair class takes it to be (`arch_scale_cpu_capacity`): equal where it goes by priorities instead.
+    pub(crate) scale: u32,
     /// ns of kernel time to spend before the current task's work goes on.
     pub(crate) overhead: u64,
     /// Until when progress is accounted.
@@ -47,12 +49,13 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     /// An idle CPU at time 0.
-    pub(crate) fn new(capacity: u32) -> Cpu {
+    pub(crate) fn new(capacity: u32, scale: u32) -> Cpu {
         Cpu {
             curr: TaskId::IDLE,
             resched: Resched::None,
             nr_running: 0,
             capacity,
+            scale,
             overhead: 0,
             looks_at_exit: false,
             settled_at: 0,

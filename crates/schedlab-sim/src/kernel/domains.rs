@@ -135,6 +135,8 @@ pub(crate) struct Domains {
     core_span: Vec<usize>,
     has_smt: bool,
     asymmetric: bool,
+    priorities: bool,
+    wide: bool,
 }
 
 impl Domains {
@@ -145,6 +147,8 @@ impl Domains {
             capacities: topology.cpus().iter().map(|cpu| cpu.capacity).collect(),
             has_smt: topology.has_smt(),
             asymmetric: topology.cpus().iter().any(|cpu| cpu.capacity != topology.cpus()[0].capacity),
+            priorities: false,
+            wide: false,
             topology: topology.clone(),
             spans: Vec::new(),
             by_cpu: Vec::new(),
@@ -158,7 +162,37 @@ impl Domains {
             let built = domains.build(cpu, &nested);
             domains.by_cpu.push(built);
         }
+        let wide = |domain: &Domain| domain.groups.iter().any(|group| domains.spans[*group].len() > 1);
+        domains.wide = domains.by_cpu.iter().flatten().any(wide);
         domains
+    }
+
+    /// Cores that differ and have threads are told apart by priorities (`sched_itmt_enabled`): `SD_ASYM_CPUCAPACITY` does
+    /// not go with threads.
+    pub(crate) fn use_priorities(&mut self) {
+        if self.asymmetric && self.has_smt {
+            (self.asymmetric, self.priorities) = (false, true);
+        }
+    }
+
+    /// Whether some CPUs are preferred (`SD_ASYM_PACKING`).
+    pub(crate) fn has_priorities(&self) -> bool {
+        self.priorities
+    }
+
+    /// `arch_asym_cpu_priority`; of all equal without priorities.
+    pub(crate) fn priority(&self, cpu: CpuId) -> u32 {
+        if self.priorities { self.capacities[cpu.index()] } else { 0 }
+    }
+
+    /// `arch_scale_cpu_capacity` of a CPU of this capacity.
+    pub(crate) fn scale(&self, capacity: u32) -> u32 {
+        if self.priorities { 1_024 } else { capacity }
+    }
+
+    /// Whether groups of several CPUs are balanced: threads of cores, or caches.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.wide
     }
 
     /// Spans around a CPU: itself, core, cache, node, all.

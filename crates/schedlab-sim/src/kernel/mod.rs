@@ -163,7 +163,11 @@ impl Kernel {
     pub(crate) fn new(parts: KernelParts) -> Kernel {
         let KernelParts { preemption, hz, costs, domains, mut fair, rt, device_count, rng } = parts;
         fair.shared = Shared::all(&domains);
-        let cpus: Vec<Cpu> = domains.capacities().iter().map(|&capacity| Cpu::new(capacity)).collect();
+        let cpus: Vec<Cpu> = domains
+            .capacities()
+            .iter()
+            .map(|&capacity| Cpu::new(capacity, domains.scale(capacity)))
+            .collect();
         let mut idle_mask = CpuMask::new(cpus.len());
         (0..cpus.len()).for_each(|cpu| idle_mask.set(CpuId(cpu as u32)));
         let mut kernel = Kernel {
@@ -560,7 +564,7 @@ impl Kernel {
     pub(crate) fn add_virtual_cpu(&mut self) -> CpuId {
         let cpu = CpuId(self.cpus.len() as u32);
         let capacity = self.domains.capacities().iter().copied().max().unwrap_or(1_024);
-        self.cpus.push(Cpu::new(capacity));
+        self.cpus.push(Cpu::new(capacity, self.domains.scale(capacity)));
         let generation = self.fair.params.generation;
         self.fair.rqs.push(crate::fair::queue::CfsRq::new(generation));
         self.rt.rqs.push(Default::default());
