@@ -4,6 +4,7 @@
 //! Both are called with the arguments of one context switch, call kernel functions that do the same next to
 //! nothing (`native/kernel.c` and `support`), and are timed in turns; the engine's time includes entering
 //! the program. Least time of many rounds. Says so and measures nothing where there is no clang.
+//! `-- code` writes our machine code to files instead.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -118,6 +119,20 @@ fn time(mut call: impl FnMut()) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
 }
 
+/// Writes the machine code of each callback to a file, to be read beside that of `callbacks.so`.
+#[expect(clippy::print_stdout, reason = "a command line program")]
+#[expect(clippy::disallowed_methods, reason = "a benchmark writes files")]
+fn write_code(compiled: &Compiled<Counter>, directory: &Path) -> Outcome<()> {
+    for (name, _) in SWITCH {
+        let program = compiled.program(name).ok_or("the object lacks a callback")?;
+        let path = directory.join(name).with_extension("bin");
+        std::fs::write(&path, compiled.machine_code(program).ok_or("there is no native code")?)?;
+        println!("objdump -D -b binary -m i386:x86-64 {}", path.display());
+    }
+    println!("objdump -d {}", directory.join("callbacks.so").display());
+    Ok(())
+}
+
 #[expect(clippy::print_stdout, reason = "a command line program")]
 fn main() -> Outcome<()> {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -133,6 +148,9 @@ fn main() -> Outcome<()> {
     instance.memory().write_u32(task + STATIC_PRIO, 120);
     let mut host = Counter::default();
     let (their_task, their_flag) = (library.ask("the_task")?, library.ask("cpu_selected")?);
+    if std::env::args().any(|argument| argument == "code") {
+        return write_code(&compiled, &directory);
+    }
     let mut total = (0.0, 0.0);
     for (name, arguments) in SWITCH {
         let program = compiled.program(name).ok_or("the object lacks a callback")?;
@@ -144,7 +162,7 @@ fn main() -> Outcome<()> {
         for _ in 0..ROUNDS {
             ours = ours.min(time(|| {
                 let [a, b, c] = black_box(&mine);
-                black_box(context.call_slot(0, [*a, *b, *c]).expect("no fault"));
+                black_box(context.call_slot(0, [*a, *b, *c], |_, fault| panic!("{fault}")));
             }));
             // SAFETY: the arguments are those the callback takes: a task of `kernel.c`, numbers.
             clang = clang.min(time(|| unsafe {

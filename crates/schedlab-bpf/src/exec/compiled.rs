@@ -239,6 +239,13 @@ impl<H: Host> Compiled<H> {
         &self.code.image
     }
 
+    /// Machine code of a program's main function, for whoever wants to read it; `None` without native code.
+    #[must_use]
+    pub fn machine_code(&self, program: usize) -> Option<&[u8]> {
+        let entry = self.code.linked.programs.get(program)?.entry;
+        self.code.native.as_ref().map(|native| native.bytes(entry))
+    }
+
     /// Index of a program by the name of its C function.
     #[must_use]
     pub fn program(&self, name: &str) -> Option<usize> {

@@ -222,17 +222,20 @@ impl<'a, H: 'static> CallContext<'a, H> {
     }
 
     /// The same for the program that [`Instance::bind`](super::Instance::bind) put into a slot, with up to three
-    /// arguments, on the shortest way; what is left over of the three may be anything. 0 without a program.
-    ///
-    /// # Errors
-    /// A fault, after which the instance can be used further.
+    /// arguments, on the shortest way; what is left over of the three may be anything. 0 without a program, and what
+    /// `fault` makes of a fault, after which the instance can be used further.
     ///
     /// # Panics
     /// If there is no such slot.
     #[inline]
-    pub fn call_slot(&mut self, slot: usize, arguments: [u64; 3]) -> Result<u64, Box<Fault>> {
+    pub fn call_slot(
+        &mut self,
+        slot: usize,
+        arguments: [u64; 3],
+        fault: impl FnOnce(&mut Self, &Fault) -> u64,
+    ) -> u64 {
         // SAFETY: as for `call`.
-        unsafe { super::run::call_slot(self.raw, slot, arguments) }
+        unsafe { super::run::call_slot(self.raw, slot, arguments, |raised| fault(self, &raised)) }
     }
 
     /// Calls a program's main function with r1 to r5.

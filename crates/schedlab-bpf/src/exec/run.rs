@@ -108,6 +108,7 @@ pub(crate) unsafe fn call_program(
 }
 
 /// Calls the program bound to a slot with up to three arguments: from the host and in native code without further ado.
+/// A fault becomes a value here, so that what went well need not be told from what did not a second time.
 ///
 /// # Safety
 /// As for [`enter`].
@@ -115,8 +116,9 @@ pub(crate) unsafe fn call_program(
 pub(crate) unsafe fn call_slot(
     raw: *mut RawContext,
     slot: usize,
-    arguments: [u64; WORDS],
-) -> Result<u64, Box<Fault>> {
+    [a, b, c]: [u64; WORDS],
+    fault: impl FnOnce(Box<Fault>) -> u64,
+) -> u64 {
     const AT: u64 = frame_pointer(0);
     // SAFETY: the pointer is live; the reference ends before native code starts. The entry belongs to code the
     // instance keeps alive, and writes the arguments to memory if it needs them there.
@@ -125,27 +127,28 @@ pub(crate) unsafe fn call_slot(
         if let Some(entry) = context.slots[slot]
             && context.running | context.pending == 0
         {
-            let [a, b, c] = arguments;
             let ran = entry(raw, AT, AT, a, b, c);
             let context = &mut *raw;
             context.executed += ran.executed;
             if context.running == 0 {
-                return Ok(ran.value);
+                return ran.value;
             }
-            return end_slot(raw, slot, ran.value);
+            return end_slot(raw, slot, ran.value).unwrap_or_else(fault);
         }
-        call_nested(raw, slot, &arguments)
+        call_nested(raw, slot, a, b, c).unwrap_or_else(fault)
     }
 }
 
+/// Arguments come in registers: whoever has them there need not write them to memory.
+///
 /// # Safety
 /// As for [`enter`].
 #[cold]
-unsafe fn call_nested(raw: *mut RawContext, slot: usize, arguments: &[u64]) -> Result<u64, Box<Fault>> {
+unsafe fn call_nested(raw: *mut RawContext, slot: usize, a: u64, b: u64, c: u64) -> Result<u64, Box<Fault>> {
     // SAFETY: passed on to the caller.
     unsafe {
         let Some(program) = (*raw).bound[slot] else { return Ok(0) };
-        call_program(raw, program as usize, arguments).map_err(Box::new)
+        call_program(raw, program as usize, &[a, b, c]).map_err(Box::new)
     }
 }
 

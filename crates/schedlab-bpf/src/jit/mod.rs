@@ -95,6 +95,8 @@ impl NativeEntry {
 /// The machine code of an object.
 pub(crate) struct NativeCode {
     entries: Vec<NativeEntry>,
+    /// Where each function lies, and its bytes.
+    places: Vec<(*const u8, usize)>,
     /// Owns the memory of the code; taken when dropped.
     module: Option<JITModule>,
 }
@@ -119,6 +121,13 @@ impl NativeCode {
     #[inline]
     pub(crate) fn entry(&self, function: u32) -> NativeEntry {
         self.entries[function as usize]
+    }
+
+    /// Machine code of a function.
+    pub(crate) fn bytes(&self, function: u32) -> &[u8] {
+        let (start, bytes) = self.places[function as usize];
+        // SAFETY: the module placed that many bytes there, and nobody changes them while `self` lives.
+        unsafe { std::slice::from_raw_parts(start, bytes) }
     }
 }
 
@@ -189,28 +198,34 @@ pub(crate) fn compile(
     }
     let unit = Unit { linked, layout, image, nr_cpus, convention, ids };
     let (mut context, mut scratch) = (module.make_context(), FunctionBuilderContext::new());
+    let mut sizes = Vec::new();
     for index in 0..linked.functions.len() {
         let outcome = define(&unit, &mut module, &mut context, &mut scratch, index);
-        outcome.map_err(|what| fail(&linked.functions[index].name, what))?;
+        sizes.push(outcome.map_err(|what| fail(&linked.functions[index].name, what))?);
     }
     module.finalize_definitions().map_err(|error| fail(&image.name, error.to_string()))?;
     let entries = linked.functions.iter().zip(&unit.ids).map(|(function, id)| {
         // SAFETY: the function was just compiled with this signature.
         unsafe { NativeEntry::new(module.get_finalized_function(*id), function.main, function.args) }
     });
-    Ok(NativeCode { entries: entries.collect(), module: Some(module) })
+    let entries = entries.collect();
+    let starts = unit.ids.iter().map(|id| module.get_finalized_function(*id));
+    let places = starts.zip(sizes).collect();
+    Ok(NativeCode { entries, places, module: Some(module) })
 }
 
+/// Gives the bytes of the function's code.
 fn define(
     unit: &Unit<'_>,
     module: &mut JITModule,
     context: &mut Context,
     scratch: &mut FunctionBuilderContext,
     index: usize,
-) -> Result<(), String> {
+) -> Result<usize, String> {
     context.func.signature = function_signature(unit.convention, unit.linked, index);
     Translator::translate(unit, module, &mut context.func, scratch, index);
     module.define_function(unit.ids[index], context).map_err(|error| format!("{error:?}"))?;
+    let bytes = context.compiled_code().map_or(0, |code| code.code_buffer().len());
     module.clear_context(context);
-    Ok(())
+    Ok(bytes)
 }

@@ -196,9 +196,9 @@ fn call_words(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) ->
         return call_rarely(cx, state, op, arguments);
     }
     host.call = state;
-    let result = cx.call_slot(op as usize, arguments);
+    let value = cx.call_slot(op as usize, arguments, faulted);
     cx.host().call = CallState::NONE;
-    result.unwrap_or_else(|fault| faulted(cx, &fault))
+    value
 }
 
 /// The same within another callback, and with a line in the log if there is one.
@@ -206,21 +206,24 @@ fn call_words(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) ->
 fn call_rarely(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) -> u64 {
     let outer = std::mem::replace(&mut cx.host().call, state);
     let at = cx.host().trace.is_some().then(|| super::trace::record(cx, op, &arguments));
-    let result = cx.call_slot(op as usize, arguments);
+    let mut faulted = None;
+    let value = cx.call_slot(op as usize, arguments, |_, fault| {
+        faulted = Some(fault.to_string());
+        0
+    });
     cx.host().call = outer;
-    match result {
-        Ok(value) => {
-            if let Some(at) = at {
-                super::trace::returned(cx, op, at, value);
-            }
-            value
-        }
-        Err(fault) => faulted(cx, &fault),
+    match (faulted, at) {
+        (Some(fault), _) => super::exit::program_fault(cx, &fault),
+        (None, Some(at)) => super::trace::returned(cx, op, at, value),
+        (None, None) => {}
     }
+    value
 }
 
+/// A fault of the outermost callback, which is over.
 #[cold]
 fn faulted(cx: &mut Cx<'_>, fault: &Fault) -> u64 {
+    cx.host().call = CallState::NONE;
     super::exit::program_fault(cx, &fault.to_string());
     0
 }
