@@ -67,6 +67,9 @@ impl Simulation {
             let cpu = k.task(task).cpu;
             fetch_row(&k.cpus, cpu.index());
             k.fetch_resume(cpu);
+            k.fetch_timer(task);
+            let step = self.work.actors[task.index()].pc as usize;
+            fetch_row(&self.work.code.steps, step);
             self.core.ext.fetch_cpu(cpu);
             self.core.ext.fetch_task_struct(task);
         }

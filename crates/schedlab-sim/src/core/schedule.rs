@@ -55,7 +55,7 @@ impl Core {
     }
 
     /// Takes the current task off its queue if it no longer runs, and makes the next one current in its class.
-    #[inline]
+    #[inline(always)]
     fn change_current(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
         let task = self.k.task_mut(prev);
         let (state, class, on_rq) = (task.state, task.class, task.on_rq);
@@ -71,6 +71,12 @@ impl Core {
         if self.k.fair.has_throttle_work(prev) && state == TaskState::Runnable && class == Class::Fair {
             crate::fair::bandwidth::throttle_work(&mut self.k, cpu, prev);
         }
+        self.change_by_steps(cpu, prev)
+    }
+
+    /// `pick_next_task` and what follows from it.
+    #[inline(never)]
+    fn change_by_steps(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
         let next = self.pick_next_task(cpu, prev);
         if next != prev {
             if prev.is_idle() {
@@ -104,6 +110,7 @@ impl Core {
     }
 
     /// The CPU goes idle: idle masks. The pending tick finds it idle and stops (nohz), which costs nothing.
+    #[inline(never)]
     fn enter_idle(&mut self, cpu: CpuId) {
         let now = self.k.now;
         self.k.cpu_mut(cpu).idle_since = Some(now);
@@ -113,6 +120,7 @@ impl Core {
     }
 
     /// The CPU leaves idle: tick restarted at its next multiple.
+    #[inline(never)]
     fn leave_idle(&mut self, cpu: CpuId) {
         let (now, tick) = (self.k.now, self.k.tick_ns);
         let state = self.k.cpu_mut(cpu);
@@ -149,6 +157,7 @@ fn leave(k: &mut Kernel, prev: TaskId) -> PrevState {
 }
 
 /// Books the arrival of a task, and the warmth it lost if it comes from elsewhere.
+#[inline(always)]
 fn enter(k: &mut Kernel, cpu: CpuId, next: TaskId) {
     let now = k.now;
     let task = k.task_mut(next);

@@ -7,6 +7,7 @@
 use super::call::Op;
 use super::consts::*;
 use super::dispatch::{self, Next};
+use super::flags::{dequeue_flags, enqueue_flags};
 use super::host::{BOOT_NS, CurrClass, Cx, Effect, Host};
 use super::lifecycle::{self, TaskFacts};
 use super::scheduler::ExtScheduler;
@@ -104,16 +105,16 @@ impl Attached {
     /// Runs code of the kernel on `this_cpu` in the scheduler's context and carries out what it asked for.
     #[inline(always)]
     pub(super) fn enter<R>(&mut self, k: &mut Kernel, f: impl FnOnce(&mut Cx<'_>) -> R) -> R {
-        let result = self.enter_only(k, f);
-        if !self.host.effects.is_empty() {
-            self.apply(k);
-        }
+        let mut cx = self.begin(k);
+        let result = f(&mut cx);
+        reenq::finish(&mut cx);
+        self.apply_any(k);
         result
     }
 
-    /// The same, but what the code asked for is left to the caller.
+    /// The scheduler's context on `this_cpu`; what code in it leaves to be done is the caller's to do.
     #[inline(always)]
-    pub(super) fn enter_only<R>(&mut self, k: &Kernel, f: impl FnOnce(&mut Cx<'_>) -> R) -> R {
+    pub(super) fn begin(&mut self, k: &Kernel) -> Cx<'_> {
         let here = k.this_cpu;
         self.host.now = k.now;
         let current = self.host.address_of(k.cpu(here).curr.0);
@@ -121,11 +122,15 @@ impl Attached {
         cx.set_now(k.now + BOOT_NS);
         cx.set_cpu(here.0);
         cx.set_current(current);
-        let result = f(&mut cx);
-        if cx.host().deferred_work {
-            reenq::run_deferred(&mut cx);
+        cx
+    }
+
+    /// Carries out what was asked for, if anything was.
+    #[inline(always)]
+    fn apply_any(&mut self, k: &mut Kernel) {
+        if !self.host.effects.is_empty() {
+            self.apply(k);
         }
-        result
     }
 
     /// Carries out what choosing a task asked for: mostly that the task moves.
@@ -377,7 +382,11 @@ impl Ext {
         wake_flags: u32,
     ) -> CpuId {
         let Some(ext) = self.attached.as_deref_mut() else { return prev_cpu };
-        CpuId(ext.enter(k, |cx| select::select_cpu(cx, task.0, prev_cpu.0, wake_flags.into())))
+        let mut cx = ext.begin(k);
+        let cpu = select::select_cpu(&mut cx, task.0, prev_cpu.0, wake_flags.into());
+        reenq::finish(&mut cx);
+        ext.apply_any(k);
+        CpuId(cpu)
     }
 
     /// The same where it is rare.
@@ -398,15 +407,18 @@ impl Ext {
     pub(crate) fn enqueue_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
         let Some(ext) = self.attached.as_deref_mut() else { return };
         k.add_nr_running(cpu, 1);
-        ext.enter(k, |cx| {
-            let flags = enqueue_flags(cx.host(), task.0, flags);
-            let (host, memory) = cx.parts();
-            if host.task(task.0).cpu != cpu.0 {
-                host.set_cpu(memory, task.0, cpu.0);
-            }
-            memory.write_u32(host.task(task.0).address + host.at.state, 0);
-            enqueue::enqueue_task(cx, cpu.0, task.0, flags, 0);
-        });
+        let mut cx = ext.begin(k);
+        let (host, memory) = cx.parts();
+        let flags = enqueue_flags(host, task.0, flags);
+        let entity = &mut host.tasks[task.index()];
+        if entity.cpu != cpu.0 {
+            entity.cpu = cpu.0;
+            memory.write_u32(entity.address + host.at.cpu, cpu.0);
+        }
+        memory.write_u32(entity.address + host.at.state, 0);
+        enqueue::enqueue_task(&mut cx, cpu.0, task.0, flags, 0);
+        reenq::finish(&mut cx);
+        ext.apply_any(k);
         ext.publish(k, cpu, task);
         let here = k.this_cpu;
         if ext.host.callbacks != 0 || ext.host.lock_ns != 0 {
@@ -480,6 +492,7 @@ impl Ext {
 
     /// [`dequeue_task`](Ext::dequeue_task) of the current task, which sleeps, [`pick_task`](Ext::pick_task) and
     /// the switch to what it returns, in one.
+    #[inline(always)]
     pub(crate) fn replace_sleeper(&mut self, k: &mut Kernel, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
         self.attached.as_deref_mut()?.replace_sleeper(k, cpu, prev)
     }
@@ -500,7 +513,6 @@ impl Ext {
     /// The task becomes current (`ops.running`).
     pub(crate) fn set_next_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         let Some(ext) = self.attached.as_deref_mut() else { return };
-        ext.host.rq_mut(cpu.0).exec_start = k.now;
         ext.enter(k, |cx| dispatch::set_next_task(cx, cpu.0, task.0));
         ext.charge(k, cpu);
     }
@@ -688,10 +700,11 @@ impl Attached {
         state.sum_exec += ran;
         let sum = state.sum_exec;
         let (host, memory) = (&self.host, self.instance.memory());
-        memory.write_u64(host.task(task).address + host.at.sum_exec_runtime, sum);
-        let slice = host.slice(memory, task);
+        let (address, at) = (host.task(task).address, &host.at);
+        memory.write_u64(address + at.sum_exec_runtime, sum);
+        let slice = memory.read_u64(address + at.slice);
         if slice != SCX_SLICE_INF {
-            host.set_slice(memory, task, slice.saturating_sub(ran));
+            memory.write_u64(address + at.slice, slice.saturating_sub(ran));
         }
     }
 
@@ -716,51 +729,6 @@ fn migrate(k: &mut Kernel, task: TaskId, from: CpuId, to: CpuId) {
     k.add_nr_running(from, -1);
     k.set_task_cpu(task, to);
     k.add_nr_running(to, 1);
-}
-
-/// The kernel's enqueue flags of this version, as programs see them.
-#[inline(always)]
-fn enqueue_flags(host: &mut Host, task: u32, core: u32) -> u64 {
-    let new = host.at_least(7, 0);
-    let mut flags = 0;
-    if core & flags::ENQUEUE_WAKEUP != 0 {
-        flags |= SCX_ENQ_WAKEUP | ENQUEUE_NOCLOCK;
-    }
-    if core & flags::ENQUEUE_INITIAL != 0 {
-        flags |= ENQUEUE_NOCLOCK | if new { ENQUEUE_INITIAL } else { 0x80 };
-    }
-    if core & flags::ENQUEUE_MIGRATED != 0 {
-        flags |= if new { 0x0004_0000 } else { 0x40 };
-    }
-    if core & flags::ENQUEUE_RESTORE != 0 {
-        flags |= ENQUEUE_RESTORE | ENQUEUE_NOCLOCK;
-        if core & flags::ENQUEUE_HEAD != 0 {
-            flags |= host.rules.head_flag;
-        }
-        flags |= change_flags(new, core);
-    }
-    if std::mem::take(&mut host.task_mut(task).selected) && core & flags::ENQUEUE_WAKEUP != 0 {
-        flags |= host.rules.cpu_selected_flag;
-    }
-    flags
-}
-
-/// The kernel's dequeue flags.
-fn dequeue_flags(host: &Host, core: u32) -> u64 {
-    let mut flags = ENQUEUE_NOCLOCK;
-    if core & flags::DEQUEUE_SLEEP != 0 {
-        flags |= SCX_DEQ_SLEEP;
-    }
-    if core & flags::DEQUEUE_SAVE != 0 {
-        flags |= DEQUEUE_SAVE | change_flags(host.at_least(7, 0), core);
-    }
-    flags
-}
-
-/// What both ends of a change are told about it.
-fn change_flags(new: bool, core: u32) -> u64 {
-    let class = if new && core & flags::CLASS != 0 { ENQUEUE_CLASS } else { 0 };
-    class | if core & flags::MOVE != 0 { ENQUEUE_MOVE } else { 0 }
 }
 
 fn words(k: &Kernel, task: TaskId) -> Vec<u64> {

@@ -415,11 +415,11 @@ pub(crate) fn set_next_task(cx: &mut Cx<'_>, cpu: u32, task: u32) {
     }
     // The switch follows: to `ops.running()` the CPU's current task is still the one before.
     let (host, memory) = cx.parts();
-    let curr_at = host.layout.rq.curr;
+    let (curr_at, now) = (host.layout.rq.curr, host.now);
     let (entity, rq) = (&mut host.tasks[task as usize], &mut host.rqs[cpu as usize]);
     memory.write_u8(entity.address + host.at.on_cpu, 1);
     memory.write_u64(rq.address + curr_at, entity.address);
-    (rq.curr, rq.curr_class) = (task, CurrClass::Ext);
+    (rq.curr, rq.curr_class, rq.exec_start) = (task, CurrClass::Ext, now);
     entity.runnable = false;
     entity.set_flags(memory, &host.at, SCX_TASK_RESET_RUNNABLE_AT, 0);
 }

@@ -24,6 +24,7 @@ mod dump;
 mod enable;
 mod enqueue;
 mod exit;
+mod flags;
 mod host;
 mod idle;
 mod inspect;

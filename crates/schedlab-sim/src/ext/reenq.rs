@@ -35,7 +35,16 @@ pub(crate) fn schedule_user(host: &mut Host, cpu: u32, dsq: DsqIndex, flags: u64
     host.deferred_work = true;
 }
 
+/// The end of what ran in the scheduler's context: does what a callback could not do at once.
+#[inline(always)]
+pub(crate) fn finish(cx: &mut Cx<'_>) {
+    if cx.host().deferred_work {
+        run_deferred(cx);
+    }
+}
+
 /// `run_deferred` on every CPU that has work left.
+#[inline(never)]
 pub(crate) fn run_deferred(cx: &mut Cx<'_>) {
     while std::mem::take(&mut cx.host().deferred_work) {
         for cpu in 0..cx.host().nr_cpus {

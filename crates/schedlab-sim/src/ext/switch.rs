@@ -48,23 +48,22 @@ impl Ext {
 
 impl Attached {
     /// The current task, `prev`, sleeps; the task that runs from now on is returned.
+    #[inline(always)]
     pub(super) fn replace_sleeper(&mut self, k: &mut Kernel, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
         self.update_curr(k, cpu);
         k.add_nr_running(cpu, -1);
         let voluntary = k.task(prev).nvcsw + 1;
         self.choosing = Some(cpu);
-        let next = self.enter_only(k, |cx| {
-            sleep(cx, cpu.0, prev.0, voluntary);
-            let next = choose(cx, cpu.0);
-            finish_deferred(cx);
-            let (host, memory) = cx.parts();
-            memory.write_u8(host.task(prev.0).address + host.at.on_cpu, 0);
-            if let Some(next) = next {
-                host.rq_mut(cpu.0).exec_start = host.now;
-                dispatch::set_next_task(cx, cpu.0, next);
-            }
-            next
-        });
+        let mut cx = self.begin(k);
+        let address = sleep(&mut cx, cpu.0, prev.0, voluntary);
+        let next = choose(&mut cx, cpu.0);
+        reenq::finish(&mut cx);
+        let (host, memory) = cx.parts();
+        memory.write_u8(address + host.at.on_cpu, 0);
+        if let Some(next) = next {
+            dispatch::set_next_task(&mut cx, cpu.0, next);
+        }
+        reenq::finish(&mut cx);
         self.apply_move(k);
         self.choosing = None;
         if self.host.rq(cpu.0).kick_sync_pending {
@@ -112,19 +111,14 @@ fn choose(cx: &mut Cx<'_>, cpu: u32) -> Option<u32> {
     Some(next)
 }
 
+/// The current task leaves its run queue; its address.
 #[inline(always)]
-fn sleep(cx: &mut Cx<'_>, cpu: u32, task: u32, voluntary: u64) {
+fn sleep(cx: &mut Cx<'_>, cpu: u32, task: u32, voluntary: u64) -> u64 {
     let (host, memory) = cx.parts();
     let (address, at) = (host.task(task).address, &host.at);
     memory.write_u32(address + at.state, 1);
     memory.write_u64(address + at.nvcsw, voluntary);
     enqueue::dequeue_task(cx, cpu, task, ENQUEUE_NOCLOCK | SCX_DEQ_SLEEP);
-    finish_deferred(cx);
-}
-
-#[inline]
-fn finish_deferred(cx: &mut Cx<'_>) {
-    if cx.host().deferred_work {
-        reenq::run_deferred(cx);
-    }
+    reenq::finish(cx);
+    address
 }

@@ -512,6 +512,11 @@ impl Kernel {
         self.queue.fetch(Slot::Cpu(cpu, CpuEvent::Resume).number());
     }
 
+    /// Brings near the event at which a task's sleep ends.
+    pub(crate) fn fetch_timer(&self, task: TaskId) {
+        self.queue.fetch(Slot::Task(task).number());
+    }
+
     /// The event after `others` more, if it is known.
     pub(crate) fn soon(&self, others: usize) -> Option<Slot> {
         self.queue.soon(others).map(Slot::of)
