@@ -175,7 +175,7 @@ impl Recording {
         }
         let rows = self.tasks.iter().all(|row| task(row.parent))
             && self.channels.iter().all(|row| row.peer.is_none_or(channel));
-        if !self.provenance.groups.iter().flatten().all(|group| group.settings.are_possible()) {
+        if !self.provenance.groups.iter().flatten().all(|group| group.settings.check().is_ok()) {
             return Err("a group has settings that no kernel takes");
         }
         if rows { Ok(()) } else { Err("a row names another that does not exist") }

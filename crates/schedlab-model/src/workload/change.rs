@@ -21,14 +21,20 @@ impl CpuMax {
     /// `max_cfs_runtime`, 2^44 - 1 us: what quota and burst may be together.
     const MAX: Nanos = Nanos(((1 << 44) - 1) * 1_000);
 
-    /// Whether Linux would take it (`tg_set_cfs_bandwidth`): a period of 1 ms to 1 s, a quota of at least 1 ms, a burst
-    /// of at most the quota, both together at most 203 days.
-    pub fn is_possible(&self) -> bool {
+    /// Whether Linux would take it (`tg_set_cfs_bandwidth`); the error says what it takes.
+    pub fn check(&self) -> Result<(), &'static str> {
         let (ms, s) = (Nanos::from_millis(1), Nanos::from_millis(1_000));
-        let fits = |quota: Nanos| {
-            quota >= ms && self.burst <= quota && quota.0.saturating_add(self.burst.0) <= CpuMax::MAX.0
-        };
-        (ms..=s).contains(&self.period) && self.quota.is_none_or(fits)
+        if !(ms..=s).contains(&self.period) {
+            return Err("a period is 1ms to 1s");
+        }
+        let Some(quota) = self.quota else { return Ok(()) };
+        if quota < ms {
+            return Err("a quota is at least 1ms");
+        }
+        if self.burst > quota || quota.0.saturating_add(self.burst.0) > CpuMax::MAX.0 {
+            return Err("a burst is at most the quota, and both together at most 203 days");
+        }
+        Ok(())
     }
 }
 
@@ -70,9 +76,12 @@ impl CgroupSettings {
         }
     }
 
-    /// Whether Linux would take them: a weight of 1 to 10000 and a possible `cpu.max`.
-    pub fn are_possible(&self) -> bool {
-        (1..=10_000).contains(&self.weight) && self.max.is_possible()
+    /// Whether Linux would take them; the error says what it takes.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if !(1..=10_000).contains(&self.weight) {
+            return Err("a weight is 1 to 10000; 100 is the default");
+        }
+        self.max.check()
     }
 
     /// `tg->shares`: the group's weight beside tasks and other groups, where a task of nice 0 has 1024.

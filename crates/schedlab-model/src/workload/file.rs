@@ -369,29 +369,24 @@ fn cgroup(text: &CgroupText) -> Result<CgroupSpec, BuildError> {
     if !text.path.starts_with('/') || text.path.len() < 2 || text.path.ends_with('/') {
         return refuse("a path begins with / and names a group below the root, e.g. \"/web\"");
     }
-    let weight = text.weight.unwrap_or(100);
-    if !(1..=10_000).contains(&weight) {
-        return refuse("a weight is 1 to 10000; 100 is the default");
-    }
     let standard = CpuMax::default();
-    let period = text.period.unwrap_or(standard.period);
-    if period < Nanos::from_millis(1) || period > Nanos::from_millis(1000) {
-        return refuse("a period is 1ms to 1s");
-    }
-    let max = CpuMax { quota: text.quota, period, burst: text.burst.unwrap_or(standard.burst) };
-    if text.quota.is_some_and(|quota| quota < Nanos::from_millis(1)) {
-        return refuse("a quota is at least 1ms");
-    }
-    if !max.is_possible() {
-        return refuse("a burst is at most the quota, and both together at most 203 days");
-    }
+    let max = CpuMax {
+        quota: text.quota,
+        period: text.period.unwrap_or(standard.period),
+        burst: text.burst.unwrap_or(standard.burst),
+    };
+    let standard = CgroupSettings::default();
     let settings = match text.nice.map(Nice::new) {
-        None => CgroupSettings { weight, ..CgroupSettings::default() },
+        None => CgroupSettings { weight: text.weight.unwrap_or(standard.weight), ..standard },
         Some(_) if text.weight.is_some() => return refuse("give it a weight or a nice value, not both"),
         Some(Ok(nice)) => CgroupSettings::of_nice(nice),
         Some(Err(error)) => return refuse(&error.to_string()),
     };
-    Ok(CgroupSpec { path: text.path.clone(), settings: CgroupSettings { idle: text.idle, max, ..settings } })
+    let settings = CgroupSettings { idle: text.idle, max, ..settings };
+    if let Err(what) = settings.check() {
+        return refuse(what);
+    }
+    Ok(CgroupSpec { path: text.path.clone(), settings })
 }
 
 fn change(text: &EventText) -> Result<TimedChange, BuildError> {

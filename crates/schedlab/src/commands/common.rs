@@ -85,14 +85,17 @@ pub fn add_recording(
     allow_drops: bool,
     blocks: u32,
 ) -> Result<(), Failure> {
-    let asked = machines::resolve(choice, Some(&recording.machine))?;
-    let calibrated = choice.machine.is_some() && machines::is_same(&asked, &recording.machine);
-    if calibrated {
+    let named = choice.machine.is_some().then(|| machines::resolve(choice, None)).transpose()?;
+    let calibrated = named.as_ref().is_some_and(|named| machines::is_same(named, &recording.machine));
+    if let Some(named) = named.as_ref().filter(|_| calibrated) {
         // The recorded machine itself, measured before: what the file does not tell the recording may.
-        recording.machine.costs = asked.costs;
+        recording.machine.costs = named.costs.clone();
     }
     recording.machine = replay::calibrated(&recording);
-    let mut machine = machines::resolve(choice, Some(&recording.machine))?;
+    let mut machine = match named {
+        Some(named) => named,
+        None => machines::resolve(choice, Some(&recording.machine))?,
+    };
     if calibrated {
         machine.costs = recording.machine.costs.clone();
     }
