@@ -41,7 +41,7 @@ impl Core {
     }
 
     /// The rest for a task of the ext class that may run on several CPUs.
-    #[inline(always)]
+    #[inline(never)]
     fn wake_ext(&mut self, task: TaskId, from: CpuId, wake_flags: u32) {
         let mut cpu = self.ext.select_task_rq(&mut self.k, task, from, wake_flags | flags::WF_TTWU);
         if cpu.index() >= self.k.cpu_count() || !self.k.may_run_on(task, cpu) {

@@ -48,7 +48,7 @@ impl Ext {
 
 impl Attached {
     /// The current task, `prev`, sleeps; the task that runs from now on is returned.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn replace_sleeper(&mut self, k: &mut Kernel, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
         self.update_curr(k, cpu);
         k.add_nr_running(cpu, -1);
