@@ -133,7 +133,7 @@ fn write_code(compiled: &Compiled<Counter>, directory: &Path) -> Outcome<()> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "a command line program")]
+#[expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a command line program")]
 fn main() -> Outcome<()> {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let Some(library) = Library::compile(&directory)? else {
