@@ -39,7 +39,8 @@ pub struct Capabilities {
 
 /// Looks at the running machine. Changes nothing.
 pub fn probe() -> Capabilities {
-    let effective = effective_capabilities();
+    // In a user namespace capabilities count for what belongs to it, which the scheduler and BPF do not.
+    let effective = if in_first_user_namespace() { effective_capabilities() } else { 0 };
     let has = |capability: u32| effective >> capability & 1 == 1;
     let kernel_release = machine::kernel_release();
     Capabilities {
@@ -54,6 +55,12 @@ pub fn probe() -> Capabilities {
         kernel: kernel_release.parse().ok(),
         kernel_release,
     }
+}
+
+/// Whose user numbers are the kernel's own.
+fn in_first_user_namespace() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"]) || map.is_empty()
 }
 
 fn effective_capabilities() -> u64 {

@@ -6,6 +6,7 @@
 
 use crate::capability::{self, Capabilities};
 use crate::vm::initramfs::find_program;
+use schedlab_model::machine::KernelVersion;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,7 +80,6 @@ const TUNERS: &[(&str, &str)] = &[
     ("ananicy", "nice values, policies and cgroups of processes by name"),
     ("ananicy-cpp", "nice values, policies and cgroups of processes by name"),
     ("power-profiles-", "energy preferences and boost"),
-    ("tlp", "frequency and power settings"),
     ("auto-cpufreq", "frequency governors and boost"),
     ("thermald", "frequency and power limits"),
     ("gamemoded", "nice values, governors and pinning while games run"),
@@ -144,7 +144,12 @@ fn jobs(here: &Capabilities, files: &Files) -> Vec<Job> {
     let qemu = find_program("qemu-system-x86_64");
     let record = match here {
         Capabilities { btf: false, .. } => Some("the kernel has no BTF: it needs CONFIG_DEBUG_INFO_BTF=y"),
-        Capabilities { bpf: false, .. } => Some("needs root, or CAP_BPF and CAP_PERFMON: use sudo"),
+        Capabilities { bpf: false, .. } => {
+            Some("needs root, or CAP_BPF and CAP_PERFMON, outside of user namespaces: use sudo on the host")
+        }
+        Capabilities { lockdown: Some(mode), .. } if mode == "confidentiality" => {
+            Some("lockdown=confidentiality keeps BPF programs from reading what the kernel does")
+        }
         _ => None,
     };
     let run = match here {
@@ -157,7 +162,7 @@ fn jobs(here: &Capabilities, files: &Files) -> Vec<Job> {
     let knobs = match here {
         Capabilities { debugfs_sched: true, .. } => None,
         Capabilities { lockdown: Some(mode), .. } if mode != "none" && here.root => Some(
-            "lockdown hides /sys/kernel/debug/sched even from root; boot with lockdown=none or without Secure Boot",
+            "lockdown hides /sys/kernel/debug/sched even from root; it is off without lockdown= and Secure Boot",
         ),
         Capabilities { root: false, .. } => Some("needs root: use sudo"),
         _ => Some("debugfs is not mounted: mount -t debugfs none /sys/kernel/debug"),
@@ -221,8 +226,11 @@ fn kernel(files: &Files, here: &Capabilities) -> Vec<Finding> {
         found.push(other("BPF", Standing::Note, fact, "sysctl net.core.bpf_jit_enable=1"));
     }
     let options = files.read("/proc/cmdline").unwrap_or_default();
+    if let Some(isolated) = files.read("/sys/devices/system/cpu/isolated").filter(|cpus| !cpus.is_empty()) {
+        let fact = format!("CPUs {isolated} are isolated: nobody balances them, only pinned tasks run there");
+        found.push(other("CPUs", Standing::Note, fact, ""));
+    }
     for (option, means) in [
-        ("isolcpus=", "these CPUs are balanced by nobody: only pinned tasks run there"),
         ("nohz_full=", "no tick on these CPUs while one task runs"),
         ("preempt=", "how eagerly the kernel switches"),
         ("nosmt", "hardware threads are off"),
@@ -274,26 +282,14 @@ fn knobs(files: &Files, here: &Capabilities) -> Vec<Finding> {
         good("knobs", "/sys/kernel/debug/sched can be written")
     } else {
         let fact = format!("/sys/kernel/debug/sched cannot be written (lockdown: {lockdown})");
-        other("knobs", Standing::Missing, fact, "root, debugfs mounted, and lockdown none")
+        other(
+            "knobs",
+            Standing::Missing,
+            fact,
+            "root, debugfs mounted at /sys/kernel/debug, no lockdown= on the command line, Secure Boot off",
+        )
     }];
-    let runtime =
-        files.read("/proc/sys/kernel/sched_rt_runtime_us").and_then(|text| text.parse::<i64>().ok());
-    let period = files.read("/proc/sys/kernel/sched_rt_period_us").and_then(|text| text.parse::<i64>().ok());
-    match (runtime, period) {
-        (Some(-1), _) => found.push(other(
-            "real-time",
-            Standing::Note,
-            "is not throttled: a real-time hog takes its CPU for ever",
-            "sysctl kernel.sched_rt_runtime_us=950000",
-        )),
-        (Some(runtime), Some(period)) if period > 0 => {
-            found.push(good(
-                "real-time",
-                format!("gets at most {} % of a CPU before others do", runtime * 100 / period),
-            ));
-        }
-        _ => {}
-    }
+    found.extend(real_time(files, here));
     if files.read("/proc/sys/kernel/sched_autogroup_enabled").as_deref() == Some("1") {
         let fact = "autogroup is on: each session is a group, so nice values count only within a session";
         found.push(other(
@@ -303,33 +299,53 @@ fn knobs(files: &Files, here: &Capabilities) -> Vec<Finding> {
             "sysctl kernel.sched_autogroup_enabled=0 to compare nice values across sessions",
         ));
     }
-    if let Some(paranoid) =
-        files.read("/proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse::<i32>().ok())
-        && paranoid > 2
-        && !here.bpf
-    {
-        let fact = format!("perf_event_paranoid is {paranoid}: ordinary users may not trace");
-        found.push(other("tracing", Standing::Note, fact, "use sudo for recording"));
-    }
     found
+}
+
+/// What keeps real-time tasks from starving the others: since 6.12 a server for the fair class, before a quota.
+fn real_time(files: &Files, here: &Capabilities) -> Option<Finding> {
+    if here.kernel? >= KernelVersion::V6_12 {
+        return Some(good(
+            "real-time",
+            "the fair class has a server that runs it beside real-time hogs (5 % of a CPU by default)",
+        ));
+    }
+    let number = |path: &str| files.read(path).and_then(|text| text.parse::<i64>().ok());
+    match (
+        number("/proc/sys/kernel/sched_rt_runtime_us")?,
+        number("/proc/sys/kernel/sched_rt_period_us").unwrap_or(0),
+    ) {
+        (-1, _) => {
+            let fact = "is not throttled: a real-time hog takes its CPU for ever";
+            Some(other("real-time", Standing::Note, fact, "sysctl kernel.sched_rt_runtime_us=950000"))
+        }
+        (runtime, period) if period > 0 => Some(good(
+            "real-time",
+            format!("gets at most {} % of a CPU before others do", runtime * 100 / period),
+        )),
+        _ => None,
+    }
 }
 
 fn groups(files: &Files) -> Vec<Finding> {
     let unified = files.read("/sys/fs/cgroup/cgroup.controllers");
-    let fact = match &unified {
+    let (fact, remedy) = match &unified {
         Some(controllers) if controllers.split_whitespace().any(|name| name == "cpu") => {
             return vec![good(
                 "cgroups",
                 "version 2, with the cpu controller (cpu.weight, cpu.idle, cpu.max)",
             )];
         }
-        Some(_) => "version 2, without the cpu controller",
-        None if files.exists("/sys/fs/cgroup/cpu") => {
-            "version 1: cpu.shares instead of cpu.weight, no cpu.idle before 5.15"
-        }
-        None => "not mounted",
+        Some(_) => (
+            "version 2, without the cpu controller",
+            "unmount version 1's cpu hierarchy; no cgroup_disable=cpu on the command line",
+        ),
+        None if files.exists("/sys/fs/cgroup/cpu") => (
+            "version 1: cpu.shares and cpu.cfs_quota_us instead of cpu.weight and cpu.max",
+            "systemd.unified_cgroup_hierarchy=1 on the command line",
+        ),
+        None => ("not mounted", "mount -t cgroup2 none /sys/fs/cgroup"),
     };
-    let remedy = "boot with systemd.unified_cgroup_hierarchy=1, or echo +cpu into cgroup.subtree_control";
     vec![other("cgroups", Standing::Note, fact, remedy)]
 }
 
@@ -436,7 +452,8 @@ mod tests {
     #[test]
     fn what_differs_from_a_quiet_machine_is_told() {
         let (_directory, files) = machine(&[
-            ("proc/cmdline", "quiet isolcpus=2-3 nohz_full=2-3\n"),
+            ("proc/cmdline", "quiet nohz_full=2-3\n"),
+            ("sys/devices/system/cpu/isolated", "2-3\n"),
             ("proc/sys/net/core/bpf_jit_enable", "0\n"),
             ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
             ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
@@ -447,7 +464,7 @@ mod tests {
             ("sys/kernel/sched_ext/root/ops", "lavd\n"),
             ("sys/kernel/sched_ext/nr_rejected", "0\n"),
         ]);
-        let here = Capabilities { sched_ext: true, ..capability::probe() };
+        let here = Capabilities { sched_ext: true, kernel: "6.6".parse().ok(), ..capability::probe() };
         let all = [
             kernel(&files, &here),
             knobs(&files, &here),
@@ -459,7 +476,7 @@ mod tests {
         let has = |subject: &str, words: &str| {
             all.iter().any(|finding| finding.subject == subject && finding.fact.contains(words))
         };
-        assert!(has("kernel", "isolcpus=2-3") && has("kernel", "nohz_full=2-3"), "{all:?}");
+        assert!(has("CPUs", "2-3 are isolated") && has("kernel", "nohz_full=2-3"), "{all:?}");
         assert!(
             has("BPF", "interpreted") && has("real-time", "not throttled") && has("frequency", "powersave")
         );

@@ -56,6 +56,8 @@ fn machines_that_cannot_be_booted() {
     run(&["vm", "boot", "--kernel", "./absent", "--", "true"]).refused(2, &["./absent cannot be booted"]);
     run(&["vm", "boot", "--kernel", "./Cargo.lock", "--", "true"]).refused(2, &["no bootable x86 image"]);
     run(&["vm", "boot", "--topology", "2:2", "--", "true"]).refused(2, &["SOCKETS:CORES:THREADS"]);
+    run(&["vm", "boot", "--topology", "1:x:1:2", "--", "true"]).refused(2, &["SOCKETS:CORES:THREADS"]);
+    run(&["vm", "try", "vtime", "--stress", "1ms"]).refused(2, &["less than 1s"]);
     run(&["vm", "boot"]).refused(2, &["COMMAND"]);
     run(&["vm", "try", "nope"]).refused(2, &["no scheduler 'nope'", "object file"]);
     run(&["vm", "try", "vtime", "--set", "slice_ns=much"]).refused(2, &["whole number"]);

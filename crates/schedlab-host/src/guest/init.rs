@@ -13,6 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// File system type and where it is mounted. What a kernel does not have is left out.
 const MOUNTS: &[(&str, &str)] = &[
@@ -27,6 +28,9 @@ const MOUNTS: &[(&str, &str)] = &[
     ("debugfs", "/sys/kernel/debug"),
     ("tracefs", "/sys/kernel/tracing"),
 ];
+
+/// So long is read on when the command has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 const PORT_NAME: &str = "schedlab";
 
@@ -85,9 +89,10 @@ fn command(job: &Job, port: &Port) -> io::Result<i32> {
     let err = child.stderr.take().expect("standard error was piped");
     let passing = [pass(out, port.clone(), Frame::Stdout), pass(err, port.clone(), Frame::Stderr)];
     let status = child.wait()?;
-    for thread in passing {
-        // A panic there is printed on the console; the exit code is still worth sending.
-        let _ = thread.join();
+    // What it left behind may hold its output open for ever.
+    let patience = Instant::now() + LAST_WORDS;
+    while passing.iter().any(|thread| !thread.is_finished()) && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(5));
     }
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
@@ -121,7 +126,7 @@ fn open_port() -> io::Result<Port> {
         if path.is_some() || !Path::new("/sys/bus/virtio").exists() {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         path = find_port();
     }
     let path = path.unwrap_or_else(|| PathBuf::from("/dev/ttyS1"));
@@ -170,8 +175,7 @@ fn mount_all() {
 fn uptime_ns() -> u64 {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds: f64 = text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
-    std::time::Duration::try_from_secs_f64(seconds)
-        .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0))
+    Duration::try_from_secs_f64(seconds).map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0))
 }
 
 /// The kernel's log so far.

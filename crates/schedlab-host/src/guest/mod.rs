@@ -28,6 +28,9 @@ impl Job {
     }
 }
 
+/// What `try` says as `stage` when the scheduler runs.
+pub const ENABLED: &str = "enabled";
+
 /// The guest program's name in the machine.
 pub const PROGRAM: &str = "schedlab-guest";
 

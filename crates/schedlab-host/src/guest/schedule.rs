@@ -125,7 +125,8 @@ impl Options {
 
 /// Prints the whole trial; the exit code says only that there is one.
 fn try_object(options: &Options) -> Result<ExitCode, Error> {
-    let trial = live::trial::run(&options.object, &options.knobs(), options.stress)?;
+    let enabled = || print_line(&serde_json::json!({"stage": super::ENABLED}));
+    let trial = live::trial::run(&options.object, &options.knobs(), options.stress, enabled)?;
     print_line(&serde_json::to_value(trial).expect("a trial is plain data"));
     Ok(ExitCode::SUCCESS)
 }

@@ -1,12 +1,12 @@
 //! A stress for schedulers: everything that tasks do to them, all at once, for some seconds.
 //!
-//! Hogs, short sleepers, pairs over pipes, herds woken together, forks, yields, and a hand that changes nice values,
+//! Hogs, short sleepers, pairs over sockets, herds woken together, forks, yields, and a hand that changes nice values,
 //! policies and CPUs of the others all the time. Each kind counts what it did and its longest pause, so that a scheduler
 //! that forgets somebody shows. Not a benchmark: nothing is compared.
 
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 pub struct Kind {
     /// What they do.
     pub name: String,
-    /// How many threads of it there were.
+    /// How many threads of it there were, helpers not counted.
     pub threads: u32,
     /// What they did in all.
     pub operations: u64,
-    /// The longest time that one of them needed for one operation, ms.
+    /// The longest time that one of them needed for one operation (some switches, or a helper's whole life), ms.
     pub longest_pause_ms: u64,
 }
 
@@ -33,8 +33,13 @@ struct Count {
 }
 
 struct Stress {
+    /// Workers that wait for the word, and the word.
+    ready: AtomicU32,
+    go: AtomicBool,
     stop: AtomicBool,
-    start: Instant,
+    origin: Instant,
+    /// The policy that tasks have and come back to.
+    policy: libc::c_int,
     /// Threads whose attributes are changed, and whether they may be real-time.
     tids: Mutex<Vec<(libc::pid_t, bool)>>,
 }
@@ -45,9 +50,12 @@ impl Stress {
     }
 
     fn now_us(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
+
+/// Enough for the little they do.
+const STACK_BYTES: usize = 64 * 1024;
 
 type Body = fn(&Stress, &Herd, u64);
 
@@ -71,40 +79,49 @@ enum Changes {
 const KINDS: &[(&str, Body, Changes, u32, u32)] = &[
     ("burn", burn, Changes::Most, 1, 0),
     ("short sleeps", nap, Changes::AlsoRealTime, 2, 2),
-    ("pipe round trips", round_trip, Changes::Most, 1, 1),
+    ("socket round trips", round_trip, Changes::Most, 1, 1),
     ("woken together", listen, Changes::AlsoRealTime, 2, 2),
     ("yields", give_way, Changes::Most, 0, 2),
     ("forks", fork, Changes::Nothing, 0, 1),
     ("bells", ring, Changes::Nothing, 0, 1),
 ];
 
-/// Runs the stress for `length` on all CPUs; the attributes of most tasks change all the time.
-pub fn run(length: Duration) -> Vec<Kind> {
+/// `SCHED_EXT` of include/uapi/linux/sched.h.
+pub const SCHED_EXT: libc::c_int = 7;
+
+/// Runs the stress for `length` on all CPUs, with tasks of that policy (`SCHED_OTHER`, or [`SCHED_EXT`] so that schedulers
+/// that take only who asks for it have them too); the attributes of most tasks change all the time.
+pub fn run(length: Duration, policy: libc::c_int) -> Vec<Kind> {
     let cpus =
         std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
-    let stress =
-        Arc::new(Stress { stop: AtomicBool::new(false), start: Instant::now(), tids: Mutex::default() });
-    let herd = Arc::new(Herd::default());
+    let (ready, go, stop) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
+    let stress = Stress { ready, go, stop, origin: Instant::now(), policy, tids: Mutex::default() };
+    let (stress, herd) = (Arc::new(stress), Arc::new(Herd::default()));
     let mut threads = Vec::new();
     let mut counts = Vec::new();
     for (name, body, changes, each_cpu, more) in KINDS {
         let number = each_cpu * cpus + more;
         let count = Arc::new(Count { began_us: Mutex::new(vec![0; number as usize]), ..Count::default() });
+        let before = threads.len();
         for index in 0..number as usize {
             let (stress, herd, count) = (stress.clone(), herd.clone(), count.clone());
-            let thread = std::thread::Builder::new().name((*name).to_owned());
-            let thread = thread
-                .stack_size(64 * 1024)
-                .spawn(move || worker(&stress, &herd, &count, index, *body, *changes));
+            let thread = std::thread::Builder::new().name((*name).to_owned()).stack_size(STACK_BYTES);
+            let thread = thread.spawn(move || worker(&stress, &herd, &count, index, *body, *changes));
             // A guest without room for one more thread is stressed by those that there are.
             threads.extend(thread);
         }
-        counts.push((*name, number, count));
+        counts.push((*name, u32::try_from(threads.len() - before).expect("some hundred"), count));
     }
-    change_until(&stress, stress.start + length, cpus);
+    // Making threads takes long where CPUs are emulated, and is not what is judged.
+    let patience = Instant::now() + Duration::from_secs(20);
+    while (stress.ready.load(Ordering::Relaxed) as usize) < threads.len() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stress.go.store(true, Ordering::Relaxed);
+    change_until(&stress, Instant::now() + length, cpus);
     stress.stop.store(true, Ordering::Relaxed);
     // Whoever is never run again cannot be joined: it is told by its pause.
-    let patience = Instant::now() + length.max(Duration::from_secs(5));
+    let patience = Instant::now() + length.max(Duration::from_secs(10));
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < patience {
         herd.bell.notify_all();
         std::thread::sleep(Duration::from_millis(2));
@@ -135,17 +152,31 @@ fn worker(stress: &Stress, herd: &Herd, count: &Count, index: usize, body: Body,
             .expect("no thread panics while it holds the list")
             .push((tid, changes == Changes::AlsoRealTime));
     }
+    set_policy(stress.policy);
+    stress.ready.fetch_add(1, Ordering::Relaxed);
+    while !stress.go.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let set = |at: u64| count.began_us.lock().expect("no thread panics while it holds the times")[index] = at;
     let mut round = index as u64;
-    while stress.goes_on() {
+    loop {
         let began = stress.now_us();
         set(began + 1);
         body(stress, herd, round);
         count.longest_us.fetch_max(stress.now_us() - began, Ordering::Relaxed);
         count.operations.fetch_add(1, Ordering::Relaxed);
         round += 1;
+        if !stress.goes_on() {
+            break;
+        }
     }
     set(0);
+}
+
+/// Of the calling thread; a kernel without that class leaves it as it is.
+fn set_policy(policy: libc::c_int) {
+    // SAFETY: the kernel reads one struct that lives through the call.
+    unsafe { libc::sched_setscheduler(0, policy, &libc::sched_param { sched_priority: 0 }) };
 }
 
 fn burn(_: &Stress, _: &Herd, round: u64) {
@@ -162,7 +193,7 @@ fn nap(_: &Stress, _: &Herd, round: u64) {
 /// A child thread answers; both ends are made anew each time, as short-lived helpers do.
 fn round_trip(_: &Stress, _: &Herd, _: u64) {
     let Ok((mut ask, mut answer)) = std::os::unix::net::UnixStream::pair() else { return };
-    let helper = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
+    let helper = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         let mut byte = [0];
         while answer.read(&mut byte).is_ok_and(|count| count == 1) && answer.write_all(&byte).is_ok() {}
     });
@@ -228,14 +259,14 @@ fn change_until(stress: &Stress, end: Instant, cpus: u32) {
             tids.get(random as usize % tids.len().max(1)).copied()
         };
         if let Some((tid, real_time)) = tid {
-            change(tid, real_time, random >> 16, cpus);
+            change(tid, real_time, random >> 16, cpus, stress.policy);
         }
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
 /// What the kernel refuses (real-time without rights) stays as it was.
-fn change(tid: libc::pid_t, real_time: bool, random: u64, cpus: u32) {
+fn change(tid: libc::pid_t, real_time: bool, random: u64, cpus: u32, policy: libc::c_int) {
     let parameter = |priority| libc::sched_param { sched_priority: priority };
     // SAFETY: the kernel reads structs that live through each call and changes only the scheduling of that thread.
     unsafe {
@@ -249,9 +280,9 @@ fn change(tid: libc::pid_t, real_time: bool, random: u64, cpus: u32) {
             5 if real_time => {
                 libc::sched_setscheduler(tid, libc::SCHED_RR, &parameter(1));
                 std::thread::sleep(Duration::from_millis(1));
-                libc::sched_setscheduler(tid, libc::SCHED_OTHER, &parameter(0));
+                libc::sched_setscheduler(tid, policy, &parameter(0));
             }
-            5 | 6 => drop(libc::sched_setscheduler(tid, libc::SCHED_OTHER, &parameter(0))),
+            5 | 6 => drop(libc::sched_setscheduler(tid, policy, &parameter(0))),
             _ => {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
                 let only = (random >> 8) as u32 % (cpus + 1);
@@ -270,7 +301,7 @@ mod tests {
 
     #[test]
     fn every_kind_gets_on_under_the_kernel_s_own_scheduler() {
-        let kinds = run(Duration::from_millis(300));
+        let kinds = run(Duration::from_millis(300), libc::SCHED_OTHER);
         assert_eq!(kinds.len(), KINDS.len());
         for kind in kinds {
             assert!(kind.operations > 0 && kind.longest_pause_ms < 5_000, "{kind:?}");

@@ -30,6 +30,14 @@ impl Acceleration {
         if kvm_works(kernel, guest) { Acceleration::Kvm } else { Acceleration::Emulation }
     }
 
+    /// The fastest that is safe for loading schedulers.
+    pub fn best_for_loading(kernel: &Kernel, guest: &Path) -> Acceleration {
+        match Self::best(kernel, guest) {
+            Acceleration::Emulation => Acceleration::EmulationInTurns,
+            other => other,
+        }
+    }
+
     /// The `-accel` argument and what belongs to it.
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {
@@ -61,11 +69,15 @@ fn kvm_works(kernel: &Kernel, guest: &Path) -> bool {
     let key = format!("{} {}", boot.trim(), kernel.release);
     let memory = cache_directory().join("kvm-probe");
     let known = std::fs::read_to_string(&memory).unwrap_or_default();
-    if let Some(answer) = known.strip_prefix(&key) {
-        return answer.trim() == "works";
+    if let Some(answer) = known.trim().strip_prefix(&key).and_then(|rest| rest.strip_prefix(' ')) {
+        return answer == "works";
     }
-    let works = probe(kernel, guest).is_ok();
-    let answer = if works { "works" } else { "fails" };
+    let (works, answer) = match probe(kernel, guest) {
+        Ok(()) => (true, "works"),
+        Err(Error::Died { .. } | Error::TimeLimit { .. }) => (false, "fails"),
+        // That says nothing of KVM.
+        Err(_) => return false,
+    };
     // A probe that cannot be remembered is made again next time.
     let _ = std::fs::create_dir_all(cache_directory());
     let _ = std::fs::write(&memory, format!("{key} {answer}\n"));

@@ -51,6 +51,12 @@ impl Initramfs {
     pub fn add_path(&mut self, host: &Path, path: &str) -> Result<(), Error> {
         let pack = |source| Error::Pack { path: host.to_path_buf(), source };
         let metadata = std::fs::metadata(host).map_err(pack)?;
+        let too_large = metadata.len() > u64::from(u32::MAX);
+        if !(metadata.is_dir() || metadata.is_file()) || too_large {
+            let why =
+                if too_large { "it is larger than 4 GiB" } else { "it is neither a file nor a directory" };
+            return Err(pack(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
         if !metadata.is_dir() {
             self.add_bytes(path, std::fs::read(host).map_err(pack)?, metadata.permissions().mode());
             return Ok(());
@@ -59,6 +65,12 @@ impl Initramfs {
         for entry in std::fs::read_dir(host).map_err(pack)? {
             let entry = entry.map_err(pack)?;
             let below = format!("{path}/{}", entry.file_name().to_string_lossy());
+            // A link stays one: it may be broken, or lead back.
+            if entry.file_type().map_err(pack)?.is_symlink() {
+                let target = std::fs::read_link(entry.path()).map_err(pack)?;
+                self.add_link(&below, &target.to_string_lossy());
+                continue;
+            }
             self.add_path(&entry.path(), &below)?;
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 use super::{Error, cache_directory};
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -104,8 +105,8 @@ impl Kernel {
             }
             KernelChoice::File(path) => {
                 let failed = |why: String| Error::NoImage { path: path.clone(), why };
-                let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
-                let release = release_in(&bytes)
+                let beginning = beginning(path).map_err(|error| failed(error.to_string()))?;
+                let release = release_in(&beginning)
                     .ok_or_else(|| failed("it is no bootable x86 image (bzImage, vmlinuz)".to_owned()))?;
                 Ok(Kernel { release, image: path.clone() })
             }
@@ -140,7 +141,11 @@ impl Kernel {
         if let Some(kernel) = before.filter(|kernel| kernel.release == release) {
             return Ok(kernel);
         }
-        apt.download_image(&package, &directory.join(&release)).map_err(failed)?;
+        let place = directory.join(&release);
+        if place.exists() {
+            fs::remove_dir_all(&place).map_err(|error| failed(error.to_string()))?;
+        }
+        apt.download_image(&package, &place).map_err(failed)?;
         cached(directory).ok_or_else(|| failed("the image is not where it was put".into()))
     }
 }
@@ -149,9 +154,21 @@ impl Kernel {
 fn cached(directory: &Path) -> Option<Kernel> {
     let entries = fs::read_dir(directory).ok()?.filter_map(Result::ok);
     let releases = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let complete = releases.filter(|release| directory.join(release).join("vmlinuz").is_file());
+    // A damaged one is fetched anew.
+    let whole = |release: &String| {
+        let image = directory.join(release).join("vmlinuz");
+        beginning(&image).ok().and_then(|bytes| release_in(&bytes)).is_some()
+    };
+    let complete = releases.filter(whole);
     let release = complete.max_by_key(|release| version_key(release))?;
     Some(Kernel { image: directory.join(&release).join("vmlinuz"), release })
+}
+
+/// Where an image tells what it is.
+fn beginning(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(64 << 10).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The release that a bzImage tells of itself (Documentation/arch/x86/boot.rst: `kernel_version`).

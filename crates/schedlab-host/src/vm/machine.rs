@@ -47,8 +47,13 @@ impl Topology {
 const PARAMETERS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check mitigations=off \
                           random.trust_cpu=on damon_stat.enabled=N cryptomgr.notests";
 
+const QEMU: &str = "qemu-system-x86_64";
+
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Frames that may wait to be taken.
+const FRAMES_AHEAD: usize = 64;
 
 /// A machine to be booted.
 pub struct Machine {
@@ -133,6 +138,12 @@ impl Machine {
         self
     }
 
+    /// Executes by the fastest way in which loading a scheduler cannot trip the emulated CPUs.
+    pub fn safe_for_loading(&mut self) -> &mut Self {
+        self.acceleration = Some(Acceleration::best_for_loading(&self.kernel, &self.guest));
+        self
+    }
+
     /// QEMU is killed after this long, boot included.
     pub fn time_limit(&mut self, limit: Duration) -> &mut Self {
         self.time_limit = limit;
@@ -169,7 +180,7 @@ impl Machine {
         self
     }
 
-    /// Writes the command's output to our own as it comes, besides returning it.
+    /// Writes the command's output to our own as it comes, instead of returning it.
     pub fn pass_output(&mut self, pass: bool) -> &mut Self {
         self.pass_output = pass;
         self
@@ -189,6 +200,9 @@ impl Machine {
     /// Boots, runs `command`, takes the results out, powers off. The command's first word is looked for on the host
     /// and brought along with its libraries; else it is busybox's applet or `schedlab-guest`.
     pub fn run(&self, command: &[&str]) -> Result<Run, Error> {
+        if find_program(QEMU).is_none() {
+            return Err(Error::Missing { program: QEMU, package: "qemu-system-x86" });
+        }
         let acceleration = self.acceleration.unwrap_or_else(|| Acceleration::best(&self.kernel, &self.guest));
         let scratch = tempfile::tempdir().map_err(Error::system("temporary directory"))?;
         let said = Said::below(scratch.path());
@@ -226,14 +240,20 @@ impl Machine {
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    let seconds = self.time_limit.as_secs();
-                    return Err(Error::TimeLimit { seconds, console: said.tail() });
+                    let (booted, seconds) = (run.boot > Duration::ZERO, self.time_limit.as_secs());
+                    return Err(Error::TimeLimit { booted, seconds, console: said.tail(booted) });
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     let status = qemu.wait(Duration::from_secs(2));
                     ended = said.frames().iter().any(|frame| self.take(frame, &mut run));
                     if !ended {
-                        return Err(Error::Died { status, console: said.tail() });
+                        let booted = run.boot > Duration::ZERO;
+                        return Err(Error::Died {
+                            booted,
+                            said: run.text(),
+                            status,
+                            console: said.tail(booted),
+                        });
                     }
                 }
             }
@@ -248,17 +268,24 @@ impl Machine {
     fn take(&self, frame: Frame, run: &mut Run) -> bool {
         match frame {
             Frame::Stdout(bytes) => {
-                if self.pass_output {
-                    // A closed pipe of the caller must not end the run.
-                    let _ = std::io::stdout().write_all(&bytes).and_then(|()| std::io::stdout().flush());
+                if !self.pass_output {
+                    run.stdout.extend(bytes);
+                } else if std::io::stdout()
+                    .write_all(&bytes)
+                    .and_then(|()| std::io::stdout().flush())
+                    .is_err()
+                {
+                    // Nobody reads any more: as a signal would end the command on the host.
+                    run.code = 128 + libc::SIGPIPE;
+                    return true;
                 }
-                run.stdout.extend(bytes);
             }
             Frame::Stderr(bytes) => {
                 if self.pass_output {
                     let _ = std::io::stderr().write_all(&bytes);
+                } else {
+                    run.stderr.extend(bytes);
                 }
-                run.stderr.extend(bytes);
             }
             Frame::File(name, bytes) => run.files.entry(name).or_default().extend(bytes),
             Frame::KernelLog(bytes) => run.kernel_log.push_str(&String::from_utf8_lossy(&bytes)),
@@ -302,7 +329,7 @@ impl Machine {
                     .files
                     .iter()
                     .any(|(_, path)| path.trim_start_matches('/') == word.trim_start_matches('/'));
-            match find_program(word).filter(|_| !brought && *word != "sh") {
+            match find_program(word).filter(|_| !brought && (*word != "sh" || busybox.is_none())) {
                 Some(program) => {
                     let path = format!("bin/{}", file_name(&program));
                     archive.add_program(&program, &path)?;
@@ -319,7 +346,7 @@ impl Machine {
 
     fn qemu(&self, acceleration: Acceleration, initrd: RawFd, said: &Said) -> Command {
         let Topology { sockets, cores, threads } = self.topology;
-        let mut command = Command::new("qemu-system-x86_64");
+        let mut command = Command::new(QEMU);
         command
             .args(["-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .args(acceleration.arguments())
@@ -381,21 +408,21 @@ impl Said {
 
     /// The frames that came over the serial line, once the machine is off.
     fn frames(&self) -> mpsc::Receiver<Frame> {
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::sync_channel(FRAMES_AHEAD);
         if let Ok(file) = File::open(&self.line) {
-            read_frames(std::io::BufReader::new(file), &sender);
+            std::thread::spawn(move || read_frames(std::io::BufReader::new(file), &sender));
         }
         receiver
     }
 
     /// The last lines of both, for an error's text.
-    fn tail(&self) -> String {
+    fn tail(&self, booted: bool) -> String {
         const LINES: usize = 25;
         let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
         let text = read(&self.console) + &read(&self.qemu);
         let lines: Vec<&str> = text.lines().collect();
         if lines.is_empty() {
-            return "(nothing: this image does not boot here)".to_owned();
+            return if booted { "(nothing)" } else { "(nothing: this image does not boot here)" }.to_owned();
         }
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
@@ -410,17 +437,18 @@ impl Qemu {
     fn start(mut command: Command, messages: &Path) -> Result<Self, Error> {
         let messages = File::create(messages).map_err(Error::system("temporary file"))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages).process_group(0);
-        // SAFETY: prctl is async-signal-safe and touches only the child.
+        // SAFETY: both calls are async-signal-safe and touch only the child.
         unsafe {
-            command.pre_exec(|| {
+            let caller = libc::getpid();
+            command.pre_exec(move || {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
+                if libc::getppid() == caller { Ok(()) } else { Err(std::io::ErrorKind::BrokenPipe.into()) }
             });
         }
         match command.spawn() {
             Ok(child) => Ok(Self { child }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(Error::Missing { program: "qemu-system-x86_64", package: "qemu-system-x86" })
+                Err(Error::Missing { program: QEMU, package: "qemu-system-x86" })
             }
             Err(error) => Err(Error::system("starting QEMU")(error)),
         }
@@ -428,7 +456,8 @@ impl Qemu {
 
     /// The guest's frames, read by a thread that ends with QEMU.
     fn frames(&mut self) -> mpsc::Receiver<Frame> {
-        let (sender, receiver) = mpsc::channel();
+        // A slow reader slows the guest down instead of filling our memory.
+        let (sender, receiver) = mpsc::sync_channel(FRAMES_AHEAD);
         let output = self.child.stdout.take().expect("standard output was piped");
         std::thread::spawn(move || read_frames(std::io::BufReader::new(output), &sender));
         receiver
@@ -447,7 +476,7 @@ impl Qemu {
 }
 
 /// A damaged stream ends like one that stopped: the receiver sees the sender gone.
-fn read_frames(mut from: impl Read, to: &mpsc::Sender<Frame>) {
+fn read_frames(mut from: impl Read, to: &mpsc::SyncSender<Frame>) {
     while let Ok(Some(frame)) = Frame::read(&mut from) {
         if to.send(frame).is_err() {
             break;

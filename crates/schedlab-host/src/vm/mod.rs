@@ -1,8 +1,8 @@
 //! Real kernels in virtual machines: fetch a kernel, pack an initramfs, boot it in QEMU, run one command, take the
 //! results out.
 //!
-//! It is the way to try a scheduler against a given kernel before it touches the host. Nothing is installed and
-//! nothing outside the cache directory is written. [`kernels`] fetches, [`initramfs`] packs, [`machine`] runs,
+//! It is the way to try a scheduler against a given kernel before it touches the host. Nothing is installed; what is written
+//! goes to the cache directory and, while a machine runs, its console to a temporary one. [`kernels`] fetches, [`initramfs`] packs, [`machine`] runs,
 //! [`frames`] is what guest and host say to each other; the guest's side is [`crate::guest`].
 
 pub mod acceleration;
@@ -57,11 +57,15 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The command is nowhere on PATH.
-    #[error("no program {0:?} on PATH, and busybox has no such applet")]
+    #[error("no program {0:?} on PATH; shells and small tools come from the Debian package busybox-static")]
     NoProgram(String),
     /// QEMU ended, or the guest's kernel died, before the command's result came.
     #[error("the virtual machine ended without a result ({status}); its console said last:\n{console}")]
     Died {
+        /// Whether the guest's first process had said hello.
+        booted: bool,
+        /// What the command had written to standard output.
+        said: String,
         /// QEMU's exit status.
         status: String,
         /// The last lines of the console.
@@ -76,6 +80,8 @@ pub enum Error {
          longer time limit"
     )]
     TimeLimit {
+        /// Whether the guest's first process had said hello.
+        booted: bool,
         /// The limit.
         seconds: u64,
         /// The last lines of the console.

@@ -27,7 +27,7 @@ pub struct VmArgs {
 pub enum VmCommand {
     /// Boot a kernel, run one command there, bring out its output, files and exit code
     Boot(BootArgs),
-    /// Is a scheduler safe on a kernel: does it load, at what cost, survive a stress, go without a trace
+    /// Is a scheduler safe on a kernel: does it load, at what cost, does it survive a stress
     Try(TryArgs),
     /// Fetch kernels into the cache
     Fetch {
@@ -68,9 +68,9 @@ pub struct GuestChoice {
     /// Further kernel parameters
     #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
     pub parameters: String,
-    /// Stop it after this long, boot included
-    #[arg(long, value_name = "TIME", default_value = "120s")]
-    pub time_limit: Nanos,
+    /// Stop it after this long, boot included [default: 120s, for `try` more]
+    #[arg(long, value_name = "TIME")]
+    pub time_limit: Option<Nanos>,
 }
 
 impl GuestChoice {
@@ -123,12 +123,21 @@ pub struct TryArgs {
     /// Set a global before loading
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = knob)]
     pub knobs: Vec<(String, i64)>,
-    /// Length of the stress
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    /// Length of the stress, at least 1s
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = stress)]
     pub stress: Nanos,
     /// Write the trial as JSON; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+}
+
+fn stress(text: &str) -> Result<Nanos, String> {
+    let length = text.parse::<Nanos>().map_err(|error| error.to_string())?;
+    if length < Nanos::from_millis(1_000) {
+        Err("less than 1s stresses nobody".to_owned())
+    } else {
+        Ok(length)
+    }
 }
 
 fn kernel_name(text: &str) -> Result<KernelName, String> {
@@ -136,8 +145,8 @@ fn kernel_name(text: &str) -> Result<KernelName, String> {
 }
 
 fn topology(text: &str) -> Result<Topology, String> {
-    let numbers: Vec<u32> = text.split(':').filter_map(|part| part.parse().ok()).collect();
-    match numbers[..] {
+    let numbers: Result<Vec<u32>, _> = text.split(':').map(str::parse).collect();
+    match numbers.unwrap_or_default()[..] {
         [sockets, cores, threads]
             if (1..=255).contains(&sockets.saturating_mul(cores).saturating_mul(threads)) =>
         {

@@ -124,7 +124,8 @@ impl MetricCommand {
             Ended::Interrupted => return Ok(None),
             Ended::Late => return Err(anyhow!("{what} took more than {} s", LONGEST.as_secs()).into()),
         };
-        // Whoever it left behind may hold its output open.
+        // Whoever it left behind would hold its output open.
+        schedlab_host::record::kill_group(child.id());
         let text =
             |from: &mpsc::Receiver<String>| from.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
         let (output, error) = (text(&output), text(&error));
@@ -163,13 +164,14 @@ fn wait(child: &mut Child, interrupted: &AtomicBool) -> Ended {
     ended
 }
 
-/// The first bytes of a pipe, once it ends or has given enough.
-fn beginning_of(pipe: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+/// The first bytes of a pipe, once it ends. The rest is read and forgotten: a closed pipe would end the command.
+fn beginning_of(mut pipe: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (told, heard) = mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        let read = pipe.take(OUTPUT_MAX).read_to_end(&mut bytes);
-        drop((read, told.send(String::from_utf8_lossy(&bytes).into_owned())));
+        let read = pipe.by_ref().take(OUTPUT_MAX).read_to_end(&mut bytes);
+        let rest = std::io::copy(&mut pipe, &mut std::io::sink());
+        drop((read, rest, told.send(String::from_utf8_lossy(&bytes).into_owned())));
     });
     heard
 }

@@ -12,8 +12,7 @@ use crate::inputs::schedulers;
 use crate::output::{print_text, write_file};
 use crate::progress;
 use anyhow::{Context as _, anyhow};
-use schedlab_host::guest::PROGRAM;
-use schedlab_host::live::churn::Kind;
+use schedlab_host::guest::{ENABLED, PROGRAM};
 use schedlab_host::live::trial::Trial;
 use schedlab_host::live::verifier::Refusal;
 use schedlab_host::vm::{Error, Kernel, KernelName, Machine, Run};
@@ -56,7 +55,10 @@ fn machine(guest: &GuestChoice, context: Context) -> Result<Machine, Failure> {
     let own = std::env::current_exe().context("the program does not find itself")?;
     let mut machine = Machine::new(kernel?, &own);
     machine.topology(guest.topology()).memory_mib(guest.memory).parameters(&guest.parameters);
-    machine.time_limit(Duration::from_nanos(guest.time_limit.0)).interrupted(interrupt_flag());
+    machine.interrupted(interrupt_flag());
+    if let Some(limit) = guest.time_limit {
+        machine.time_limit(Duration::from_nanos(limit.0));
+    }
     if let Some(acceleration) = guest.acceleration() {
         machine.acceleration(acceleration);
     }
@@ -111,10 +113,14 @@ fn file_name(path: &str) -> &str {
 fn try_object(args: &TryArgs, context: Context) -> Result<(), Failure> {
     let bytes = schedulers::bytes(&args.object)?;
     let stress = Duration::from_nanos(args.stress.0);
-    let mut guest = args.guest.clone();
-    let least = u64::try_from((stress * 2 + BESIDE_STRESS).as_nanos()).unwrap_or(u64::MAX);
-    guest.time_limit.0 = guest.time_limit.0.max(least);
-    let mut machine = machine(&guest, context)?;
+    let guest = &args.guest;
+    let mut machine = machine(guest, context)?;
+    if guest.time_limit.is_none() {
+        machine.time_limit(stress * 2 + BESIDE_STRESS);
+    }
+    if guest.acceleration().is_none() {
+        machine.safe_for_loading();
+    }
     machine.contents(&bytes, OBJECT);
     let milliseconds = stress.as_millis().to_string();
     let mut command = vec![PROGRAM, "try", OBJECT, "--stress-ms", &milliseconds];
@@ -124,19 +130,22 @@ fn try_object(args: &TryArgs, context: Context) -> Result<(), Failure> {
     }
     let bar =
         progress::spinner(context.quiet, format!("trying {} on Linux {}", args.object, machine.release()));
-    let run = machine.run(&command).map_err(failure);
+    let run = machine.run(&command);
     bar.finish_and_clear();
-    let run = run?;
+    let run = run.map_err(|error| died(error, &args.object, machine.release()))?;
     let trial = trial_of(&run)?;
     let log = kernel_lines(&run.kernel_log);
-    let mut text = describe(&trial, &args.object, &guest, &run);
-    let faults = trial.faults();
+    let mut text = describe(&trial, &args.object, guest, &run);
+    let mut faults = trial.faults();
+    faults.extend(complaints(&run.kernel_log));
     if faults.is_empty() {
         let seconds = stress.as_secs_f64();
         text += &format!(
-            "Verdict    Linux {} takes it: it loads, gets through {seconds:.0} s of stress and goes without a trace.\n\
-             Next       schedlab simulate hackbench --scheduler {}\n",
-            trial.kernel, args.object
+            "Verdict    Linux {} takes it: it loads, gets through {seconds:.0} s of stress, and none of its programs is left.\n\
+             Next       schedlab simulate hackbench --scheduler {}{}\n",
+            trial.kernel,
+            args.object,
+            knobs.iter().map(|knob| format!(" --set {knob}")).collect::<String>()
         );
     } else {
         for line in &log {
@@ -147,7 +156,7 @@ fn try_object(args: &TryArgs, context: Context) -> Result<(), Failure> {
     match &args.json {
         Some(path) => {
             let value = serde_json::json!({"object": args.object, "kernel": trial.kernel, "passed": faults.is_empty(),
-                "faults": faults, "kernel_log": log, "boot_s": run.boot.as_secs_f64(),
+                "faults": faults, "kernel_log": run.kernel_log, "boot_s": run.boot.as_secs_f64(),
                 "total_s": run.total.as_secs_f64(), "execution": run.acceleration.name(), "trial": trial});
             write_file(path, format!("{value:#}\n").as_bytes())?;
             if path != Path::new("-") {
@@ -177,10 +186,47 @@ fn trial_of(run: &Run) -> Result<Trial, Failure> {
     }
 }
 
+/// A kernel that dies under a scheduler is the worst answer, not a machine that cannot.
+fn died(error: Error, object: &str, release: &str) -> Failure {
+    match error {
+        Error::Died { said, console, .. } if said.contains(&format!("\"stage\":\"{ENABLED}\"")) => {
+            let text = format!(
+                "{object} is not safe on Linux {release}: the guest's kernel died while it ran; its console said last:\n{console}"
+            );
+            Failure::AnswerIsNo(text)
+        }
+        error @ Error::TimeLimit { .. } => Failure::Machine(anyhow!("{error}")),
+        error => failure(error),
+    }
+}
+
+/// What the kernel complained of since the scheduler was enabled.
+fn complaints(log: &str) -> Vec<String> {
+    const WORDS: &[&str] = &[
+        "WARNING:",
+        "BUG:",
+        "Oops",
+        "soft lockup",
+        "hard LOCKUP",
+        "detected stall",
+        "blocked for more than",
+    ];
+    let since = log.lines().skip_while(|line| !(line.contains("sched_ext:") && line.contains("enabled")));
+    let complaint = |line: &str| WORDS.iter().any(|word| line.contains(word));
+    let found =
+        since.filter(|line| complaint(line)).map(|line| format!("the kernel complains: {}", bare(line)));
+    found.take(3).collect()
+}
+
+/// A line of the kernel's log without its time stamp.
+fn bare(line: &str) -> &str {
+    line.split_once("] ").map_or(line, |(_, text)| text)
+}
+
 /// What the kernel said about schedulers, without its time stamps.
 fn kernel_lines(log: &str) -> Vec<String> {
     let lines = log.lines().filter(|line| line.contains("sched_ext:"));
-    lines.map(|line| line.split_once("] ").map_or(line, |(_, text)| text).to_owned()).collect()
+    lines.map(|line| bare(line).to_owned()).collect()
 }
 
 fn describe(trial: &Trial, object: &str, guest: &GuestChoice, run: &Run) -> String {
@@ -202,7 +248,7 @@ fn describe(trial: &Trial, object: &str, guest: &GuestChoice, run: &Run) -> Stri
     }
     let callbacks = trial.callbacks.join(", ");
     text += &format!("\nEnabled    as '{}' in {} ms: {callbacks}\n\n", trial.scheduler, trial.enable_ms);
-    text += &stress_table(&trial.stress);
+    text += &stress_table(trial);
     for (name, count) in &trial.events {
         text += &format!("Counted    {name} {}\n", units::grouped(i64::try_from(*count).unwrap_or(i64::MAX)));
     }
@@ -241,15 +287,18 @@ fn verifier_table(trial: &Trial) -> String {
     table.render(Default::default())
 }
 
-fn stress_table(kinds: &[Kind]) -> String {
-    let mut table = Table::new(&["stress", "threads", "operations", "longest pause"]);
-    table.right = vec![1, 2, 3];
-    for kind in kinds {
+fn stress_table(trial: &Trial) -> String {
+    let mut table =
+        Table::new(&["stress", "threads", "operations", "longest pause", "under the kernel's own class"]);
+    table.right = vec![1, 2, 3, 4];
+    for kind in &trial.stress {
+        let usual = trial.before.iter().find(|usual| usual.name == kind.name);
         table.row(vec![
             kind.name.clone(),
             kind.threads.to_string(),
             units::grouped(i64::try_from(kind.operations).unwrap_or(i64::MAX)),
             format!("{} ms", kind.longest_pause_ms),
+            usual.map_or("–".to_owned(), |usual| format!("{} ms", usual.longest_pause_ms)),
         ]);
     }
     table.render(Default::default()) + "\n"
@@ -285,7 +334,7 @@ fn failure(error: Error) -> Failure {
         Error::NoProgram(_) | Error::Pack { .. } | Error::NoImage { .. } => {
             Failure::BadInput(anyhow!("{error}"))
         }
-        Error::TimeLimit { .. } => Failure::AnswerIsNo(error.to_string()),
+        Error::TimeLimit { booted: true, .. } => Failure::AnswerIsNo(error.to_string()),
         error => Failure::Machine(anyhow!("{error}")),
     }
 }
@@ -300,6 +349,13 @@ mod tests {
             "[    1.0] Linux version\n[    2.4] sched_ext: BPF scheduler \"x\" disabled (runtime error)\n";
         assert_eq!(kernel_lines(log), ["sched_ext: BPF scheduler \"x\" disabled (runtime error)"]);
         assert_eq!(file_name("/tmp/a/b.txt"), "b.txt");
+        let log = "[ 1.0] WARNING: at boot\n[ 2.0] sched_ext: BPF scheduler \"x\" enabled\n[ 3.0] WARNING: CPU: 1 at x\n";
+        assert_eq!(complaints(log), ["the kernel complains: WARNING: CPU: 1 at x"]);
+        let dead = |said: &str| {
+            let (said, status, console) = (said.to_owned(), String::new(), "Kernel panic".to_owned());
+            died(Error::Died { booted: true, said, status, console }, "x", "7.2").code()
+        };
+        assert_eq!((dead("{\"stage\":\"enabled\"}\n"), dead("")), (1, 3));
     }
 
     #[test]
