@@ -67,3 +67,24 @@ fn work_is_packed_on_preferred_cores() {
     assert!(time.0 < 60_000_000 && to != CpuId(2), "{time}: {to}");
     assert_eq!(migrations(&cpus, "6.18", 0, small), []);
 }
+
+/// Two caches of four CPUs, eight hogs; three CPUs of the second cache go offline. Their hogs end up on CPU 4 (four there,
+/// one on each other CPU): the second cache has one CPU with four tasks and not three idle ones, so the first one pulls.
+#[test]
+fn offline_cpus_are_no_room_in_a_group() {
+    let row = |cpu: u32| CpuInfo { core: cpu, llc: cpu / 4, node: 0, capacity: 1_024 };
+    let topology = Topology::from_cpus((0..8).map(row).collect()).expect("CPUs");
+    let offline: String =
+        (5..8).map(|cpu| format!("[[event]]\ntime = \"100ms\"\ncpu = {cpu}\nonline = false\n")).collect();
+    let hogs: String = (0..8).map(|cpu| hog(&format!("hog{cpu}"), cpu)).collect();
+    let text = format!("name = \"offline\"\nduration = \"3s\"\n{hogs}{offline}").replace("1s", "10s");
+    let workload = file::parse(&text).expect("a workload");
+    let config =
+        SimulationConfig::new(MachineDescription::generic("two caches", topology), Arc::new(workload));
+    let result =
+        Simulation::new(config).expect("valid").run(&mut schedlab_model::event::NullSink).expect("runs");
+    let times: Vec<u64> = result.accounts[1..].iter().map(|account| account.cpu_time.0 / 1_000_000).collect();
+    // Five CPUs for eight hogs, 2.9 s: with four on one CPU for ever these would have 0.8 s each.
+    let least = times.iter().min().expect("eight");
+    assert!(*least > 1_000, "{times:?}");
+}

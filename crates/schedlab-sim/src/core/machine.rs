@@ -4,7 +4,7 @@
 //! look at holds it. Differs from Linux: the CPU's running task is taken off without a stop task in between.
 
 use super::{Core, flags};
-use crate::kernel::{Slot, TaskState};
+use crate::kernel::{CpuEvent, Resched, Slot, TaskState};
 use schedlab_model::workload::change::Change;
 use schedlab_model::{CpuId, TaskId};
 
@@ -78,7 +78,9 @@ impl Core {
             self.dequeue_task(cpu, curr, 0);
         }
         self.schedule(cpu);
-        self.k.cancel(Slot::Cpu(cpu, crate::kernel::CpuEvent::Resched));
+        // A scheduler may have kicked the CPU as it went idle: it is not there any more.
+        self.k.cpu_mut(cpu).resched = Resched::None;
+        self.k.cancel(Slot::Cpu(cpu, CpuEvent::Resched));
         self.k.this_cpu = self.k.first_online();
         if runnable {
             self.arrive_from(cpu, curr);

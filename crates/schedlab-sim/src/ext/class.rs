@@ -154,8 +154,11 @@ impl Attached {
 
     /// The same where a rare entry ends: the CPU whose code ran pays, not whoever enters next.
     pub(super) fn charge_here(&mut self, k: &mut Kernel) {
-        let here = k.this_cpu;
-        self.charge(k, here);
+        // What disabling costs is discarded as a whole.
+        if self.host.exit.is_none() {
+            let here = k.this_cpu;
+            self.charge(k, here);
+        }
     }
 
     /// What was executed so far, and the locks it took, cost no simulated time.
@@ -293,6 +296,8 @@ impl Ext {
             k.task_mut(task).class = Class::Fair;
         }
         if told.is_err() {
+            // A process that never was has no first task.
+            ext.leaders.retain(|_, leader| *leader != task.0);
             self.exit_task(k, task);
         } else if !in_class {
             // No enqueue of the class follows, which would charge it.

@@ -63,7 +63,9 @@ impl Stats {
             cores: 0,
             waits: false,
         };
-        for cpu in k.domains.span(group).iter() {
+        // Linux builds its groups anew when a CPU goes; here they keep it and pass it over.
+        let here = |cpu: CpuId| k.is_online(cpu) && k.domains.span(group).contains(cpu);
+        for cpu in k.domains.span(group).iter().filter(|cpu| k.is_online(*cpu)) {
             let rq = &k.fair.rqs[cpu.index()];
             stats.group_load += rq.average.load;
             stats.util += rq.average.util;
@@ -73,11 +75,11 @@ impl Stats {
             stats.nr_fair += u64::from(rq.nr_runnable);
             stats.idle_cpus += u64::from(k.is_idle_cpu(cpu));
             stats.weight += 1;
-            stats.cores += u64::from(k.domains.core(cpu).iter().next() == Some(cpu));
+            stats.cores += u64::from(k.domains.core(cpu).iter().find(|sibling| here(*sibling)) == Some(cpu));
             // A real-time task that runs there makes all fair ones wait.
             stats.waits |= rq.nr_runnable > u32::from(rq.curr.is_some());
         }
-        stats.load = stats.group_load * 1_024 / stats.capacity;
+        stats.load = stats.group_load * 1_024 / stats.capacity.max(1);
         stats.standing = stats.classify(pass.imbalance_pct());
         stats
     }

@@ -29,8 +29,10 @@ pub(super) fn prefers(k: &Kernel, level: Distance, cpu: CpuId, other: CpuId) -> 
 /// `asym_prefer_cpu`: the group's CPU of highest priority, the first of equals.
 pub(super) fn preferred(k: &Kernel, group: usize) -> CpuId {
     let cpus = k.domains.span(group).iter();
-    let best = cpus.max_by_key(|cpu| (k.domains.priority(*cpu), std::cmp::Reverse(*cpu)));
-    best.expect("a group has CPUs")
+    let best = cpus
+        .filter(|cpu| k.is_online(*cpu))
+        .max_by_key(|cpu| (k.domains.priority(*cpu), std::cmp::Reverse(*cpu)));
+    best.expect("a group with tasks has CPUs")
 }
 
 /// Whether an idle CPU is preferred to this one, on which something runs: reason enough for its tick to have it balance.

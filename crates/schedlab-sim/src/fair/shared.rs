@@ -54,9 +54,9 @@ pub(super) fn update_idle_scan(k: &mut Kernel, cpu: CpuId, imbalance_pct: u64) {
         return;
     }
     let util = |cpu: CpuId| k.fair.rqs[cpu.index()].average.util.min(u64::from(k.cpu(cpu).scale));
-    let sum: u64 = k.domains.llc(cpu).iter().map(util).sum();
-    let shared = of(k, cpu);
-    shared.nr_idle_scan = idle_scan(sum, u64::from(shared.cpus), imbalance_pct) as u32;
+    let online = || k.domains.llc(cpu).iter().filter(|cpu| k.is_online(*cpu));
+    let (sum, cpus): (u64, u64) = (online().map(util).sum(), online().count() as u64);
+    of(k, cpu).nr_idle_scan = idle_scan(sum, cpus.max(1), imbalance_pct) as u32;
 }
 
 /// CPUs to look at where these many have this use together: all without use, none beyond 100/`imbalance_pct` of use,

@@ -63,18 +63,16 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     if args.out.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
         print_text(&text::render(&result, common::text_options()))?;
     }
-    match &outcomes[0].scheduler_exit {
-        Some(exit) => {
-            print_dump(&exit.dump);
-            Err(Failure::AnswerIsNo(format!(
-                "{} ended early ({}): {}; the fair class took over",
-                candidate.name, exit.reason, exit.message
-            )))
-        }
-        None => match &outcomes[0].failed_forks {
-            Some(forks) => Err(Failure::AnswerIsNo(format!("{}: {forks}", candidate.name))),
-            None => Ok(()),
-        },
+    if let Some(exit) = outcomes.iter().find_map(|outcome| outcome.scheduler_exit.as_ref()) {
+        print_dump(&exit.dump);
+        return Err(Failure::AnswerIsNo(format!(
+            "{} ended early ({}): {}; the fair class took over",
+            candidate.name, exit.reason, exit.message
+        )));
+    }
+    match outcomes.iter().find_map(|outcome| outcome.failed_forks.as_ref()) {
+        Some(forks) => Err(Failure::AnswerIsNo(format!("{}: {forks}", candidate.name))),
+        None => Ok(()),
     }
 }
 
