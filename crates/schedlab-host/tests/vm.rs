@@ -21,7 +21,9 @@ use std::time::Duration;
 
 fn machine() -> Machine {
     let kernel = Kernel::get(KernelName::V7_2).expect("a kernel with sched_ext");
-    Machine::new(kernel, Path::new(env!("CARGO_BIN_EXE_schedlab-guest")))
+    let mut machine = Machine::new(kernel, Path::new(env!("CARGO_BIN_EXE_schedlab-guest")));
+    machine.safe_for_loading();
+    machine
 }
 
 /// Runs `schedlab-guest VERB /object ...` in `machine` with the scheduler's object.
