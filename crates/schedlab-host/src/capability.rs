@@ -44,8 +44,7 @@ pub fn probe() -> Capabilities {
     let has = |capability: u32| effective >> capability & 1 == 1;
     let kernel_release = machine::kernel_release();
     Capabilities {
-        // SAFETY: only reads the process's identity.
-        root: unsafe { libc::geteuid() } == 0,
+        root: is_root(),
         bpf: has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_PERFMON)),
         btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
         sched_ext: Path::new("/sys/kernel/sched_ext").exists(),
@@ -55,6 +54,11 @@ pub fn probe() -> Capabilities {
         kernel: kernel_release.parse().ok(),
         kernel_release,
     }
+}
+
+pub(crate) fn is_root() -> bool {
+    // SAFETY: only reads the process's identity.
+    unsafe { libc::geteuid() == 0 }
 }
 
 /// Whose user numbers are the kernel's own.
@@ -93,7 +97,8 @@ impl Capabilities {
         if missing.is_empty() { Usability::UsableHere } else { Usability::Needs(missing.join("; ")) }
     }
 
-    fn missing(&self, requirement: &Requirement) -> Option<String> {
+    /// What lacks for one requirement, in words with the remedy.
+    pub(crate) fn missing(&self, requirement: &Requirement) -> Option<String> {
         let (there, words) = match requirement {
             Requirement::SchedExt if !self.sched_ext => {
                 (false, "a kernel with sched_ext (6.12 or newer with CONFIG_SCHED_CLASS_EXT=y)".to_owned())

@@ -5,11 +5,14 @@
 //! shows too.
 
 use crate::capability::{self, Capabilities};
+use crate::machine::Tree;
 use crate::vm::initramfs::find_program;
+use crate::vm::machine::{QEMU, QEMU_PACKAGE};
+use schedlab_model::lever::Requirement;
 use schedlab_model::machine::KernelVersion;
 use serde::Serialize;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How a fact stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -91,24 +94,10 @@ const TUNERS: &[(&str, &str)] = &[
     ("stalld", "real-time or deadline boosts of starved tasks"),
 ];
 
-/// Where things lie; another root for tests.
-struct Files(PathBuf);
-
-impl Files {
-    fn read(&self, path: &str) -> Option<String> {
-        let text = fs::read_to_string(self.0.join(path.trim_start_matches('/'))).ok()?;
-        Some(text.trim().to_owned())
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.0.join(path.trim_start_matches('/')).exists()
-    }
-}
-
 /// Examines the running machine.
 pub fn examine() -> Examination {
     let here = capability::probe();
-    let files = Files(PathBuf::from("/"));
+    let files = Tree::new(Path::new("/"));
     let findings = [
         rights(&here),
         kernel(&files, &here),
@@ -135,13 +124,12 @@ fn other(subject: &'static str, standing: Standing, fact: impl Into<String>, rem
     Finding { subject, standing, fact: fact.into(), remedy }
 }
 
-fn jobs(here: &Capabilities, files: &Files) -> Vec<Job> {
-    let job = |job, missing: Option<&str>, how: &str| Job {
+fn jobs(here: &Capabilities, files: &Tree) -> Vec<Job> {
+    let job = |job, missing: Option<String>, how: &str| Job {
         job,
         possible: missing.is_none(),
-        why: missing.unwrap_or(how).to_owned(),
+        why: missing.unwrap_or_else(|| how.to_owned()),
     };
-    let qemu = find_program("qemu-system-x86_64");
     let record = match here {
         Capabilities { btf: false, .. } => Some("the kernel has no BTF: it needs CONFIG_DEBUG_INFO_BTF=y"),
         Capabilities { bpf: false, .. } => {
@@ -152,31 +140,20 @@ fn jobs(here: &Capabilities, files: &Files) -> Vec<Job> {
         }
         _ => None,
     };
-    let run = match here {
-        Capabilities { sched_ext: false, .. } => {
-            Some("the kernel has no sched_ext; `schedlab vm try` has one")
-        }
-        Capabilities { bpf: false, .. } => Some("needs root: use sudo"),
-        _ => None,
-    };
-    let knobs = match here {
-        Capabilities { debugfs_sched: true, .. } => None,
-        Capabilities { lockdown: Some(mode), .. } if mode != "none" && here.root => Some(
-            "lockdown hides /sys/kernel/debug/sched even from root; it is off without lockdown= and Secure Boot",
-        ),
-        Capabilities { root: false, .. } => Some("needs root: use sudo"),
-        _ => Some("debugfs is not mounted: mount -t debugfs none /sys/kernel/debug"),
-    };
-    let priority = (!here.raise_priority).then_some("needs root or CAP_SYS_NICE");
-    let virtual_machine = qemu.is_none().then_some("no QEMU: apt install qemu-system-x86");
-    let how = if files.exists("/dev/kvm") {
+    let needs = |requirement| here.missing(&requirement).map(|what| format!("needs {what}"));
+    let elsewhere = if here.sched_ext { "" } else { "; `schedlab vm try` has one" };
+    let run = needs(Requirement::SchedExt).map(|what| what + elsewhere);
+    let (priority, knobs) = (needs(Requirement::RaisePriority), needs(Requirement::Debugfs));
+    let virtual_machine =
+        find_program(QEMU).is_none().then(|| format!("no QEMU: apt install {QEMU_PACKAGE}"));
+    let how = if files.path("/dev/kvm").exists() {
         "by KVM, if it boots the kernel"
     } else {
         "by emulation: there is no /dev/kvm"
     };
     vec![
         job("simulate, compare recordings, show", None, "needs nothing"),
-        job("record, compare -- COMMAND", record, "BPF programs on tracepoints"),
+        job("record, compare -- COMMAND", record.map(str::to_owned), "BPF programs on tracepoints"),
         job("try schedulers in a virtual machine (vm)", virtual_machine, how),
         job("run sched_ext schedulers on this kernel", run, "loads through libbpf"),
         job("raise priority: nice below 0, real-time", priority, "as root or by CAP_SYS_NICE"),
@@ -209,7 +186,7 @@ fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-fn kernel(files: &Files, here: &Capabilities) -> Vec<Finding> {
+fn kernel(files: &Tree, here: &Capabilities) -> Vec<Finding> {
     let mut found = vec![good("kernel", here.kernel_release.clone())];
     found.push(if here.btf {
         good("types", "the kernel describes its types (BTF)")
@@ -221,12 +198,12 @@ fn kernel(files: &Files, here: &Capabilities) -> Vec<Finding> {
             "a kernel with CONFIG_DEBUG_INFO_BTF=y",
         )
     });
-    if files.read("/proc/sys/net/core/bpf_jit_enable").as_deref() == Some("0") {
+    if files.text("/proc/sys/net/core/bpf_jit_enable").as_deref() == Some("0") {
         let fact = "BPF programs are interpreted: recording and schedulers cost several times as much";
         found.push(other("BPF", Standing::Note, fact, "sysctl net.core.bpf_jit_enable=1"));
     }
-    let options = files.read("/proc/cmdline").unwrap_or_default();
-    if let Some(isolated) = files.read("/sys/devices/system/cpu/isolated").filter(|cpus| !cpus.is_empty()) {
+    let options = files.text("/proc/cmdline").unwrap_or_default();
+    if let Some(isolated) = files.text("/sys/devices/system/cpu/isolated").filter(|cpus| !cpus.is_empty()) {
         let fact = format!("CPUs {isolated} are isolated: nobody balances them, only pinned tasks run there");
         found.push(other("CPUs", Standing::Note, fact, ""));
     }
@@ -239,7 +216,7 @@ fn kernel(files: &Files, here: &Capabilities) -> Vec<Finding> {
             found.push(other("kernel", Standing::Note, format!("booted with {word}: {means}"), ""));
         }
     }
-    if let Some(clock) = files.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    if let Some(clock) = files.text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         && !["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"].contains(&clock.as_str())
     {
         let fact = format!(
@@ -255,7 +232,7 @@ fn kernel(files: &Files, here: &Capabilities) -> Vec<Finding> {
     found
 }
 
-fn schedulers(files: &Files, here: &Capabilities) -> Vec<Finding> {
+fn schedulers(files: &Tree, here: &Capabilities) -> Vec<Finding> {
     if !here.sched_ext {
         let fact = "no sched_ext in this kernel";
         return vec![other(
@@ -265,9 +242,9 @@ fn schedulers(files: &Files, here: &Capabilities) -> Vec<Finding> {
             "Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y",
         )];
     }
-    let state = files.read("/sys/kernel/sched_ext/state").unwrap_or_default();
-    let running = files.read("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
-    let rejected = files.read("/sys/kernel/sched_ext/nr_rejected").unwrap_or_default();
+    let state = files.text("/sys/kernel/sched_ext/state").unwrap_or_default();
+    let running = files.text("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+    let rejected = files.text("/sys/kernel/sched_ext/nr_rejected").unwrap_or_default();
     let fact = match state.as_str() {
         "disabled" => "there, and no scheduler runs".to_owned(),
         _ => format!("{state}: '{running}' runs, {rejected} tasks rejected"),
@@ -276,7 +253,7 @@ fn schedulers(files: &Files, here: &Capabilities) -> Vec<Finding> {
     vec![other("sched_ext", standing, fact, "")]
 }
 
-fn knobs(files: &Files, here: &Capabilities) -> Vec<Finding> {
+fn knobs(files: &Tree, here: &Capabilities) -> Vec<Finding> {
     let lockdown = here.lockdown.as_deref().unwrap_or("unknown");
     let mut found = vec![if here.debugfs_sched {
         good("knobs", "/sys/kernel/debug/sched can be written")
@@ -290,7 +267,7 @@ fn knobs(files: &Files, here: &Capabilities) -> Vec<Finding> {
         )
     }];
     found.extend(real_time(files, here));
-    if files.read("/proc/sys/kernel/sched_autogroup_enabled").as_deref() == Some("1") {
+    if files.text("/proc/sys/kernel/sched_autogroup_enabled").as_deref() == Some("1") {
         let fact = "autogroup is on: each session is a group, so nice values count only within a session";
         found.push(other(
             "autogroup",
@@ -303,14 +280,14 @@ fn knobs(files: &Files, here: &Capabilities) -> Vec<Finding> {
 }
 
 /// What keeps real-time tasks from starving the others: since 6.12 a server for the fair class, before a quota.
-fn real_time(files: &Files, here: &Capabilities) -> Option<Finding> {
+fn real_time(files: &Tree, here: &Capabilities) -> Option<Finding> {
     if here.kernel? >= KernelVersion::V6_12 {
         return Some(good(
             "real-time",
             "the fair class has a server that runs it beside real-time hogs (5 % of a CPU by default)",
         ));
     }
-    let number = |path: &str| files.read(path).and_then(|text| text.parse::<i64>().ok());
+    let number = |path: &str| files.text(path).and_then(|text| text.parse::<i64>().ok());
     match (
         number("/proc/sys/kernel/sched_rt_runtime_us")?,
         number("/proc/sys/kernel/sched_rt_period_us").unwrap_or(0),
@@ -327,8 +304,8 @@ fn real_time(files: &Files, here: &Capabilities) -> Option<Finding> {
     }
 }
 
-fn groups(files: &Files) -> Vec<Finding> {
-    let unified = files.read("/sys/fs/cgroup/cgroup.controllers");
+fn groups(files: &Tree) -> Vec<Finding> {
+    let unified = files.text("/sys/fs/cgroup/cgroup.controllers");
     let (fact, remedy) = match &unified {
         Some(controllers) if controllers.split_whitespace().any(|name| name == "cpu") => {
             return vec![good(
@@ -340,7 +317,7 @@ fn groups(files: &Files) -> Vec<Finding> {
             "version 2, without the cpu controller",
             "unmount version 1's cpu hierarchy; no cgroup_disable=cpu on the command line",
         ),
-        None if files.exists("/sys/fs/cgroup/cpu") => (
+        None if files.path("/sys/fs/cgroup/cpu").exists() => (
             "version 1: cpu.shares and cpu.cfs_quota_us instead of cpu.weight and cpu.max",
             "systemd.unified_cgroup_hierarchy=1 on the command line",
         ),
@@ -349,17 +326,17 @@ fn groups(files: &Files) -> Vec<Finding> {
     vec![other("cgroups", Standing::Note, fact, remedy)]
 }
 
-fn hardware(files: &Files) -> Vec<Finding> {
+fn hardware(files: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(flags) = files
-        .read("/proc/cpuinfo")
+        .text("/proc/cpuinfo")
         .and_then(|text| text.lines().find(|line| line.starts_with("flags")).map(str::to_owned))
         && flags.split_whitespace().any(|flag| flag == "hypervisor")
     {
         let fact = "a guest: another scheduler below takes time away (steal), and interrupts between CPUs leave the guest";
         found.push(other("hypervisor", Standing::Note, fact, ""));
     }
-    match files.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref() {
+    match files.text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref() {
         None => {}
         Some("performance") => found.push(good("frequency", "governor performance")),
         Some(governor) => {
@@ -374,12 +351,12 @@ fn hardware(files: &Files) -> Vec<Finding> {
             ));
         }
     }
-    if let Some("on") = files.read("/sys/devices/system/cpu/smt/control").as_deref() {
+    if let Some("on") = files.text("/sys/devices/system/cpu/smt/control").as_deref() {
         let fact = "hardware threads share cores: what runs beside a task changes its speed";
         found.push(other("SMT", Standing::Note, fact, ""));
     }
-    let online = files.read("/sys/devices/system/cpu/online");
-    let present = files.read("/sys/devices/system/cpu/present");
+    let online = files.text("/sys/devices/system/cpu/online");
+    let present = files.text("/sys/devices/system/cpu/present");
     if let (Some(online), Some(present)) = (online, present)
         && online != present
     {
@@ -388,19 +365,19 @@ fn hardware(files: &Files) -> Vec<Finding> {
     found
 }
 
-fn machines(files: &Files) -> Vec<Finding> {
-    let qemu = match find_program("qemu-system-x86_64") {
+fn machines(files: &Tree) -> Vec<Finding> {
+    let qemu = match find_program(QEMU) {
         Some(path) => good("QEMU", path.display().to_string()),
-        None => other("QEMU", Standing::Missing, "not installed", "apt install qemu-system-x86"),
+        None => other("QEMU", Standing::Missing, "not installed", &format!("apt install {QEMU_PACKAGE}")),
     };
-    let kvm = if !files.exists("/dev/kvm") {
+    let kvm = if !files.path("/dev/kvm").exists() {
         other(
             "KVM",
             Standing::Note,
             "no /dev/kvm: virtual machines are emulated, 10 to 20 times slower",
             "on the host: nested virtualisation",
         )
-    } else if fs::OpenOptions::new().read(true).write(true).open(files.0.join("dev/kvm")).is_ok() {
+    } else if fs::OpenOptions::new().read(true).write(true).open(files.path("/dev/kvm")).is_ok() {
         good("KVM", "/dev/kvm can be opened; whether it boots a kernel is tried at the first `schedlab vm`")
     } else {
         other("KVM", Standing::Note, "/dev/kvm cannot be opened", "add yourself to the group kvm")
@@ -438,14 +415,14 @@ fn tuners(proc: &Path) -> Vec<Tuner> {
 mod tests {
     use super::*;
 
-    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Files) {
+    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Tree) {
         let directory = tempfile::tempdir().expect("a directory");
         for (path, text) in files {
             let path = directory.path().join(path);
             fs::create_dir_all(path.parent().expect("below the root")).expect("a directory");
             fs::write(path, text).expect("a file");
         }
-        let root = Files(directory.path().to_owned());
+        let root = Tree::new(directory.path());
         (directory, root)
     }
 

@@ -21,7 +21,7 @@ pub fn describe() -> MachineDescription {
 
 /// Describes the machine whose `/sys`, `/proc` and `/boot` were copied below `root`.
 pub fn describe_at(root: &Path) -> MachineDescription {
-    let tree = Tree { root: root.to_owned() };
+    let tree = Tree::new(root);
     let release = tree.release();
     let topology = tree.topology();
     let name = if root == Path::new("/") { "this".to_owned() } else { "copied".to_owned() };
@@ -38,7 +38,7 @@ pub fn describe_at(root: &Path) -> MachineDescription {
 
 /// Release of the running kernel, as `uname -r` prints it.
 pub fn kernel_release() -> String {
-    Tree { root: PathBuf::from("/") }.release()
+    Tree::new(Path::new("/")).release()
 }
 
 /// Numbers of CPUs that may exist: one more than the highest.
@@ -59,16 +59,23 @@ pub fn running_scheduler() -> String {
     }
 }
 
-struct Tree {
+/// A machine's sysfs and procfs, in place or copied below another root.
+pub(crate) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn new(root: &Path) -> Tree {
+        Tree { root: root.to_owned() }
+    }
+
+    /// Where this is.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    fn text(&self, path: &str) -> Option<String> {
+    /// What the file says, without white space around it.
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
     }
 

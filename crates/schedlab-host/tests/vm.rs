@@ -28,10 +28,7 @@ fn machine() -> Machine {
 
 /// Runs `schedlab-guest VERB /object ...` in `machine` with the scheduler's object.
 fn guest(machine: &mut Machine, object: &[u8], words: &[&str]) -> Run {
-    let scratch = tempfile::tempdir().expect("temporary directory");
-    let path = scratch.path().join("object.bpf.o");
-    std::fs::write(&path, object).expect("temporary file");
-    machine.file(&path, "object.bpf.o");
+    machine.contents(object, "object.bpf.o");
     let (verb, rest) = words.split_first().expect("a verb");
     let mut command = vec!["schedlab-guest", verb, "/object.bpf.o"];
     command.extend(rest);

@@ -250,11 +250,18 @@ fn parse_table_file(text: &str) -> Result<PathBuf, String> {
 
 /// `TIME:NAME=VALUE`.
 fn parse_knob_change(text: &str) -> Result<TimedChange, String> {
-    let (time, knob) = text.split_once(':').ok_or("write TIME:NAME=VALUE, e.g. 200ms:slice_ns=2000000")?;
+    const USAGE: &str = "write TIME:NAME=VALUE, e.g. 200ms:slice_ns=2000000";
+    let (time, knob) = text.split_once(':').ok_or(USAGE)?;
     let time = time.parse::<Nanos>().map_err(|error| error.to_string())?;
-    let (name, value) = knob.split_once('=').ok_or("write TIME:NAME=VALUE, e.g. 200ms:slice_ns=2000000")?;
+    let (name, value) = parse_knob(knob, USAGE)?;
+    Ok(TimedChange { time, change: Change::Knob { name, value } })
+}
+
+/// `NAME=VALUE`; without '=' the error is how to write it.
+fn parse_knob(text: &str, usage: &str) -> Result<(String, i64), String> {
+    let (name, value) = text.split_once('=').ok_or(usage)?;
     let value = value.parse().map_err(|_| format!("knob {name} takes a whole number in its own unit"))?;
-    Ok(TimedChange { time, change: Change::Knob { name: name.to_owned(), value } })
+    Ok((name.to_owned(), value))
 }
 
 /// `TIME:SCHEDULER` or `TIME:none`.

@@ -263,12 +263,12 @@ impl SimulatedMachine {
     }
 
     /// Makes one run and keeps it as a recording, the same type a live recorder makes.
-    pub fn record(&self, request: &RunRequest<'_>) -> Result<(RunOutcome, Recording), MachineError> {
+    pub fn record(&self, request: &RunRequest<'_>) -> Result<(SimulationResult, Recording), MachineError> {
         let mut events: Vec<Event> = Vec::new();
-        let (outcome, result) = self.run_with(request, &mut events)?;
+        let (_, result) = self.run_with(request, &mut events)?;
         let machine = &self.pieces[request.work].machine;
         let recording = schedlab_sim::record::recording(&result, events, machine, &request.candidate.name);
-        Ok((outcome, recording))
+        Ok((result, recording))
     }
 }
 

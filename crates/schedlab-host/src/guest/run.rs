@@ -142,7 +142,7 @@ impl Options {
                 "--cpus" => {
                     options.topology = Topology::flat(words.next()?.parse().ok().filter(|cpus| *cpus > 0)?)
                 }
-                "--topology" => options.topology = topology(words.next()?)?,
+                "--topology" => options.topology = words.next()?.parse().ok()?,
                 "--parameters" => options.parameters = words.next()?.clone(),
                 "--memory" => options.memory_mib = words.next()?.parse().ok()?,
                 "--kvm" => options.acceleration = Some(Acceleration::Kvm),
@@ -166,13 +166,6 @@ impl Options {
         }
         (options.fetch_only || !options.command.is_empty()).then_some(options)
     }
-}
-
-fn topology(text: &str) -> Option<Topology> {
-    let numbers: Option<Vec<u32>> =
-        text.split(':').map(|part| part.parse().ok().filter(|n| *n > 0)).collect();
-    let &[sockets, cores, threads] = numbers?.as_slice() else { return None };
-    Some(Topology { sockets, cores, threads })
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub struct Kind {
 struct Count {
     operations: AtomicU64,
     longest_us: AtomicU64,
-    /// Of the thread that has waited longest now: when its operation began, µs since the start, plus one.
+    /// When each thread's operation began, µs since the start, plus one; 0 between operations.
     began_us: Mutex<Vec<u64>>,
 }
 
@@ -42,6 +42,9 @@ struct Stress {
     policy: libc::c_int,
     /// Threads whose attributes are changed, and whether they may be real-time.
     tids: Mutex<Vec<(libc::pid_t, bool)>>,
+    /// What herds wait for, and how often it rang.
+    bell: Condvar,
+    rung: Mutex<u64>,
 }
 
 impl Stress {
@@ -57,14 +60,8 @@ impl Stress {
 /// Enough for the little they do.
 const STACK_BYTES: usize = 64 * 1024;
 
-type Body = fn(&Stress, &Herd, u64);
-
-/// What a herd waits for, and a pair's pipe.
-#[derive(Default)]
-struct Herd {
-    bell: Condvar,
-    rung: Mutex<u64>,
-}
+/// One operation; the number differs from one to the next.
+type Body = fn(&Stress, u64);
 
 /// What is changed of a kind's tasks meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,8 +92,8 @@ pub fn run(length: Duration, policy: libc::c_int) -> Vec<Kind> {
     let cpus =
         std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
     let (ready, go, stop) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
-    let stress = Stress { ready, go, stop, origin: Instant::now(), policy, tids: Mutex::default() };
-    let (stress, herd) = (Arc::new(stress), Arc::new(Herd::default()));
+    let (tids, bell, rung) = (Mutex::default(), Condvar::new(), Mutex::default());
+    let stress = Arc::new(Stress { ready, go, stop, origin: Instant::now(), policy, tids, bell, rung });
     let mut threads = Vec::new();
     let mut counts = Vec::new();
     for (name, body, changes, each_cpu, more) in KINDS {
@@ -104,9 +101,9 @@ pub fn run(length: Duration, policy: libc::c_int) -> Vec<Kind> {
         let count = Arc::new(Count { began_us: Mutex::new(vec![0; number as usize]), ..Count::default() });
         let before = threads.len();
         for index in 0..number as usize {
-            let (stress, herd, count) = (stress.clone(), herd.clone(), count.clone());
+            let (stress, count) = (stress.clone(), count.clone());
             let thread = std::thread::Builder::new().name((*name).to_owned()).stack_size(STACK_BYTES);
-            let thread = thread.spawn(move || worker(&stress, &herd, &count, index, *body, *changes));
+            let thread = thread.spawn(move || worker(&stress, &count, index, *body, *changes));
             // A guest without room for one more thread is stressed by those that there are.
             threads.extend(thread);
         }
@@ -123,7 +120,7 @@ pub fn run(length: Duration, policy: libc::c_int) -> Vec<Kind> {
     // Whoever is never run again cannot be joined: it is told by its pause.
     let patience = Instant::now() + length.max(Duration::from_secs(10));
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < patience {
-        herd.bell.notify_all();
+        stress.bell.notify_all();
         std::thread::sleep(Duration::from_millis(2));
     }
     counts.into_iter().map(|(name, threads, count)| kind(&stress, name, threads, &count)).collect()
@@ -142,7 +139,7 @@ fn kind(stress: &Stress, name: &str, threads: u32, count: &Count) -> Kind {
     }
 }
 
-fn worker(stress: &Stress, herd: &Herd, count: &Count, index: usize, body: Body, changes: Changes) {
+fn worker(stress: &Stress, count: &Count, index: usize, body: Body, changes: Changes) {
     if changes != Changes::Nothing {
         // SAFETY: only reads the thread's own number.
         let tid = unsafe { libc::gettid() };
@@ -162,7 +159,7 @@ fn worker(stress: &Stress, herd: &Herd, count: &Count, index: usize, body: Body,
     loop {
         let began = stress.now_us();
         set(began + 1);
-        body(stress, herd, round);
+        body(stress, round);
         count.longest_us.fetch_max(stress.now_us() - began, Ordering::Relaxed);
         count.operations.fetch_add(1, Ordering::Relaxed);
         round += 1;
@@ -179,19 +176,19 @@ fn set_policy(policy: libc::c_int) {
     unsafe { libc::sched_setscheduler(0, policy, &libc::sched_param { sched_priority: 0 }) };
 }
 
-fn burn(_: &Stress, _: &Herd, round: u64) {
+fn burn(_: &Stress, round: u64) {
     let mut value = round;
     for _ in 0..20_000 {
         value = std::hint::black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     }
 }
 
-fn nap(_: &Stress, _: &Herd, round: u64) {
+fn nap(_: &Stress, round: u64) {
     std::thread::sleep(Duration::from_micros(50 + round * 37 % 1_500));
 }
 
 /// A child thread answers; both ends are made anew each time, as short-lived helpers do.
-fn round_trip(_: &Stress, _: &Herd, _: u64) {
+fn round_trip(_: &Stress, _: u64) {
     let Ok((mut ask, mut answer)) = std::os::unix::net::UnixStream::pair() else { return };
     let helper = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         let mut byte = [0];
@@ -209,25 +206,25 @@ fn round_trip(_: &Stress, _: &Herd, _: u64) {
     let _ = helper.join();
 }
 
-fn listen(stress: &Stress, herd: &Herd, _: u64) {
-    let rung = herd.rung.lock().expect("no thread panics while it holds the bell");
+fn listen(stress: &Stress, _: u64) {
+    let rung = stress.rung.lock().expect("no thread panics while it holds the bell");
     let before = *rung;
     let wait = |now: &mut u64| *now == before && stress.goes_on();
-    drop(herd.bell.wait_while(rung, wait).expect("no thread panics while it holds the bell"));
+    drop(stress.bell.wait_while(rung, wait).expect("no thread panics while it holds the bell"));
 }
 
-fn ring(_: &Stress, herd: &Herd, round: u64) {
-    *herd.rung.lock().expect("no thread panics while it holds the bell") += 1;
-    herd.bell.notify_all();
+fn ring(stress: &Stress, round: u64) {
+    *stress.rung.lock().expect("no thread panics while it holds the bell") += 1;
+    stress.bell.notify_all();
     std::thread::sleep(Duration::from_micros(300 + round * 101 % 2_000));
 }
 
-fn give_way(_: &Stress, _: &Herd, _: u64) {
+fn give_way(_: &Stress, _: u64) {
     (0..50).for_each(|_| std::thread::yield_now());
 }
 
 /// A child that burns a little and ends.
-fn fork(_: &Stress, _: &Herd, round: u64) {
+fn fork(_: &Stress, round: u64) {
     // SAFETY: the child calls only what is async-signal-safe.
     unsafe {
         match libc::fork() {

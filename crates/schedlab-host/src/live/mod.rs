@@ -109,9 +109,7 @@ pub fn load(object: &[u8], knobs: &[(&str, i64)]) -> Result<Loaded, Error> {
     let mut opened = Opened::new(object)?;
     let callbacks = opened.callbacks()?;
     let variables = opened.variables();
-    for (name, value) in knobs {
-        opened.set(&variables, name, *value)?;
-    }
+    opened.set_all(knobs)?;
     Ok(Loaded { object: opened.load()?, callbacks, variables })
 }
 

@@ -41,7 +41,7 @@ impl Opened {
     }
 
     /// Sets a variable's initial value.
-    pub fn set(&mut self, variables: &Variables, name: &str, value: i64) -> Result<(), Error> {
+    fn set(&mut self, variables: &Variables, name: &str, value: i64) -> Result<(), Error> {
         let variable = variables.find(name)?;
         for mut map in self.object.maps_mut() {
             if variable.is_in(&name_of(map.name()))
@@ -51,6 +51,12 @@ impl Opened {
             }
         }
         Err(variables.unknown(name))
+    }
+
+    /// Sets initial values by name.
+    pub fn set_all(&mut self, knobs: &[(&str, i64)]) -> Result<(), Error> {
+        let variables = self.variables();
+        knobs.iter().try_for_each(|(name, value)| self.set(&variables, name, *value))
     }
 
     /// The callbacks of the scheduler's table: (member of `sched_ext_ops`, program).

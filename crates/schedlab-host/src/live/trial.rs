@@ -7,6 +7,7 @@ use super::churn::{self, Kind};
 use super::object::{self, Opened};
 use super::verifier::{self, ProgramCost, Refusal};
 use super::{Error, Exit, STATE, table};
+use crate::capability::is_root;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Object, PrintLevel};
 use serde::{Deserialize, Serialize};
@@ -64,11 +65,6 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Whether nothing speaks against the object.
-    pub fn passed(&self) -> bool {
-        self.faults().is_empty()
-    }
-
     /// What speaks against it, in words.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -94,9 +90,7 @@ impl Trial {
         }
         faults
     }
-}
 
-impl Trial {
     /// Kinds of tasks that did not get on, though they did before.
     fn slow(&self, kinds: &[Kind], when: &str) -> Vec<String> {
         let fault = |kind: &Kind| {
@@ -142,14 +136,14 @@ pub fn run(
         trial.state_after = super::state();
         // Programs are freed after a grace period.
         let gone = Instant::now() + Duration::from_secs(3);
-        while programs().keys().any(|id| !programs_before.contains_key(id)) && Instant::now() < gone {
+        loop {
+            let new = programs().into_iter().filter(|(id, _)| !programs_before.contains_key(id));
+            trial.left_behind = new.map(|(_, name)| name).collect();
+            if trial.left_behind.is_empty() || Instant::now() >= gone {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
-        trial.left_behind = programs()
-            .into_iter()
-            .filter(|(id, _)| !programs_before.contains_key(id))
-            .map(|(_, name)| name)
-            .collect();
         trial.after = churn::run(baseline, libc::SCHED_OTHER);
     }
     Ok(trial)
@@ -159,11 +153,7 @@ pub fn run(
 fn load(bytes: &[u8], knobs: &[(&str, i64)], trial: &mut Trial) -> Result<Option<Object>, Error> {
     let mut opened = Opened::new(bytes)?;
     trial.callbacks = opened.callbacks()?.into_iter().map(|(callback, _)| callback).collect();
-    let open = |opened: &mut Opened| {
-        let variables = opened.variables();
-        knobs.iter().try_for_each(|(name, value)| opened.set(&variables, name, *value))
-    };
-    open(&mut opened)?;
+    opened.set_all(knobs)?;
     for mut program in opened.inner().progs_mut() {
         program.set_log_level(LOG_STATS);
     }
@@ -179,7 +169,7 @@ fn load(bytes: &[u8], knobs: &[(&str, i64)], trial: &mut Trial) -> Result<Option
         }
         Err(_) => {
             let mut again = Opened::new(bytes)?;
-            open(&mut again)?;
+            again.set_all(knobs)?;
             let (loaded, messages) = again.load_aloud(PrintLevel::Info);
             match loaded {
                 Ok(object) => Ok(Some(object)),
@@ -245,11 +235,6 @@ fn programs() -> BTreeMap<u32, String> {
         .collect()
 }
 
-fn is_root() -> bool {
-    // SAFETY: only reads the process's identity.
-    unsafe { libc::geteuid() == 0 }
-}
-
 fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
@@ -273,11 +258,11 @@ mod tests {
             after: vec![kind(9, 1)],
             ..Trial::default()
         };
-        assert!(clean.passed());
+        assert_eq!(clean.faults(), Vec::<String>::new());
         let forgot = Trial { stress: vec![kind(100, 6_200)], ..clean.clone() };
         assert_eq!(forgot.faults(), ["a task of 'forks' stood still for 6.2 s under it (0.0 s before)"]);
         let slow_machine = Trial { before: vec![kind(9, 1_600)], ..forgot.clone() };
-        assert!(slow_machine.passed(), "the machine itself lets tasks wait as long");
+        assert_eq!(slow_machine.faults(), Vec::<String>::new(), "the machine itself lets tasks wait as long");
         let stuck = Trial { stress: vec![kind(0, 0)], state_after: "disabling".to_owned(), ..clean.clone() };
         assert_eq!(stuck.faults().len(), 2);
         let refused = Refusal { reason: "back-edge".to_owned(), ..Refusal::default() };

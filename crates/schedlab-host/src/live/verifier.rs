@@ -101,13 +101,10 @@ fn of_program(program: &str, log: &str) -> Refusal {
         None => (source, None),
     };
     let instruction = lines.iter().rev().find(|line| is_instruction(line));
-    let reasons: Vec<&str> =
-        lines.iter().rev().take_while(|line| !is_step(line)).copied().collect::<Vec<_>>();
-    let reason: Vec<&str> = reasons.into_iter().rev().collect();
-    let reason = if reason.is_empty() {
-        lines.last().copied().unwrap_or_default().to_owned()
-    } else {
-        reason.join("; ")
+    let after_steps = lines.iter().rposition(|line| is_step(line)).map_or(0, |last| last + 1);
+    let reason = match &lines[after_steps..] {
+        [] => lines.last().copied().unwrap_or_default().to_owned(),
+        reasons => reasons.join("; "),
     };
     let steps = lines.iter().filter(|line| is_step(line));
     let steps: Vec<String> = steps.map(|line| (*line).to_owned()).collect();
@@ -124,16 +121,19 @@ fn of_program(program: &str, log: &str) -> Refusal {
 
 /// `17: (79) r1 = *(u64 *)(r0 +0)`.
 fn is_instruction(line: &str) -> bool {
-    line.split_once(": (").is_some_and(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()))
+    is_numbered(line, ": (")
 }
 
 /// An instruction, a source line, or the state at a branch (`from 3 to 5: R0=...`).
 fn is_step(line: &str) -> bool {
-    let numbered = |line: &str| {
-        line.split_once(':')
-            .is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    line.starts_with("; ") || line.starts_with("from ") || numbered(line)
+    line.starts_with("; ") || line.starts_with("from ") || is_numbered(line, ":")
+}
+
+/// Whether a number and then this begin the line.
+fn is_numbered(line: &str, then: &str) -> bool {
+    let number =
+        |(number, _): (&str, &str)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    line.split_once(then).is_some_and(number)
 }
 
 /// libbpf's own reasons: what it found missing before it asked the kernel.

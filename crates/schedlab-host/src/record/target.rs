@@ -91,34 +91,30 @@ fn drop_to(identity: &Identity) -> bool {
     }
 }
 
+/// What the user's entry says; `None` without one.
+fn entry_of<T>(uid: libc::uid_t, read: impl FnOnce(&libc::passwd) -> T) -> Option<T> {
+    // SAFETY: the entry is read before any other call that may overwrite it.
+    unsafe { libc::getpwuid(uid).as_ref().map(read) }
+}
+
 fn name_and_home(uid: libc::uid_t) -> Option<(OsString, OsString)> {
-    // SAFETY: the entry is copied before any other call that may overwrite it.
-    unsafe {
-        let entry = libc::getpwuid(uid);
-        if entry.is_null() {
-            return None;
-        }
-        let text = |at| OsString::from_vec(CStr::from_ptr(at).to_bytes().to_vec());
-        Some((text((*entry).pw_name), text((*entry).pw_dir)))
-    }
+    // SAFETY: an entry's texts are C strings.
+    let text = |at| OsString::from_vec(unsafe { CStr::from_ptr(at) }.to_bytes().to_vec());
+    entry_of(uid, |entry| (text(entry.pw_name), text(entry.pw_dir)))
 }
 
 /// Supplementary groups of a user; only the primary one if the user has no entry.
 fn groups_of(uid: libc::uid_t, gid: libc::gid_t) -> Vec<libc::gid_t> {
-    // SAFETY: the entry is used before any other call that may overwrite it; the list has `count` places.
-    unsafe {
-        let entry = libc::getpwuid(uid);
-        if entry.is_null() {
-            return vec![gid];
-        }
+    let groups = entry_of(uid, |entry| {
         let mut groups = vec![0; 256];
         let mut count = groups.len() as libc::c_int;
-        if libc::getgrouplist((*entry).pw_name, gid, groups.as_mut_ptr(), &raw mut count) < 0 {
-            return vec![gid];
-        }
+        // SAFETY: the name is a C string; the list has `count` places.
+        let found =
+            unsafe { libc::getgrouplist(entry.pw_name, gid, groups.as_mut_ptr(), &raw mut count) } >= 0;
         groups.truncate(count as usize);
-        groups
-    }
+        found.then_some(groups)
+    });
+    groups.flatten().unwrap_or_else(|| vec![gid])
 }
 
 /// A command that waits to be executed, then runs.

@@ -89,10 +89,9 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel that was chosen, fetched if it has to be; with `refresh` a newer one is looked for.
-    pub fn choose(choice: &KernelChoice, refresh: bool) -> Result<Kernel, Error> {
+    /// The kernel that was chosen, fetched if it has to be.
+    pub fn choose(choice: &KernelChoice) -> Result<Kernel, Error> {
         match choice {
-            KernelChoice::Named(name) if refresh => Self::refresh(*name),
             KernelChoice::Named(name) => Self::get(*name),
             KernelChoice::Running => {
                 let release = crate::machine::kernel_release();

@@ -7,7 +7,7 @@
 use super::frames::Frame;
 use super::initramfs::{Initramfs, find_program};
 use super::{Acceleration, Error, Kernel};
-use crate::guest::Job;
+use crate::guest::{Job, PROGRAM};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -42,12 +42,30 @@ impl Topology {
     }
 }
 
+impl std::str::FromStr for Topology {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers: Result<Vec<u32>, _> = text.split(':').map(str::parse).collect();
+        match numbers.unwrap_or_default()[..] {
+            [sockets, cores, threads]
+                if (1..=255).contains(&sockets.saturating_mul(cores).saturating_mul(threads)) =>
+            {
+                Ok(Self { sockets, cores, threads })
+            }
+            _ => Err("write SOCKETS:CORES:THREADS with 1 to 255 CPUs in all, e.g. 2:4:2".to_owned()),
+        }
+    }
+}
+
 /// Kernel parameters of every machine: console, end on a panic, and no background work of the kernel's own that
 /// would take part in what is measured.
 const PARAMETERS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check mitigations=off \
                           random.trust_cpu=on damon_stat.enabled=N cryptomgr.notests";
 
-const QEMU: &str = "qemu-system-x86_64";
+/// The program, and the Debian package that brings it.
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
+pub(crate) const QEMU_PACKAGE: &str = "qemu-system-x86";
 
 /// How often an interrupt is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -201,7 +219,7 @@ impl Machine {
     /// and brought along with its libraries; else it is busybox's applet or `schedlab-guest`.
     pub fn run(&self, command: &[&str]) -> Result<Run, Error> {
         if find_program(QEMU).is_none() {
-            return Err(Error::Missing { program: QEMU, package: "qemu-system-x86" });
+            return Err(Error::Missing { program: QEMU, package: QEMU_PACKAGE });
         }
         let acceleration = self.acceleration.unwrap_or_else(|| Acceleration::best(&self.kernel, &self.guest));
         let scratch = tempfile::tempdir().map_err(Error::system("temporary directory"))?;
@@ -303,8 +321,9 @@ impl Machine {
         for directory in ["proc", "sys", "dev", "tmp", "run", "root"] {
             archive.add_directory(directory);
         }
-        archive.add_bare_program(&self.guest, "bin/schedlab-guest")?;
-        archive.add_link("init", "bin/schedlab-guest");
+        let own = format!("bin/{PROGRAM}");
+        archive.add_bare_program(&self.guest, &own)?;
+        archive.add_link("init", &own);
         let busybox = find_program("busybox");
         if let Some(busybox) = &busybox {
             archive.add_program(busybox, "bin/busybox")?;
@@ -323,7 +342,7 @@ impl Machine {
         }
         let mut argv: Vec<String> = command.iter().map(|word| (*word).to_string()).collect();
         if let Some(word) = argv.first_mut() {
-            let brought = *word == "schedlab-guest"
+            let brought = *word == PROGRAM
                 || self.programs.iter().any(|program| file_name(program) == *word)
                 || self
                     .files
@@ -445,13 +464,7 @@ impl Qemu {
                 if libc::getppid() == caller { Ok(()) } else { Err(std::io::ErrorKind::BrokenPipe.into()) }
             });
         }
-        match command.spawn() {
-            Ok(child) => Ok(Self { child }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(Error::Missing { program: QEMU, package: "qemu-system-x86" })
-            }
-            Err(error) => Err(Error::system("starting QEMU")(error)),
-        }
+        command.spawn().map(|child| Self { child }).map_err(Error::system("starting QEMU"))
     }
 
     /// The guest's frames, read by a thread that ends with QEMU.

@@ -51,7 +51,7 @@ pub struct GuestChoice {
     #[arg(long, value_name = "N", conflicts_with = "topology", value_parser = clap::value_parser!(u32).range(1..=255))]
     pub cpus: Option<u32>,
     /// Sockets, cores of each, threads of each core
-    #[arg(long, value_name = "S:C:T", value_parser = topology)]
+    #[arg(long, value_name = "S:C:T")]
     pub topology: Option<Topology>,
     /// Memory in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=1_048_576))]
@@ -144,20 +144,6 @@ fn kernel_name(text: &str) -> Result<KernelName, String> {
     KernelName::parse(text).ok_or_else(|| "known are 6.1, 6.12 and 7.2".to_owned())
 }
 
-fn topology(text: &str) -> Result<Topology, String> {
-    let numbers: Result<Vec<u32>, _> = text.split(':').map(str::parse).collect();
-    match numbers.unwrap_or_default()[..] {
-        [sockets, cores, threads]
-            if (1..=255).contains(&sockets.saturating_mul(cores).saturating_mul(threads)) =>
-        {
-            Ok(Topology { sockets, cores, threads })
-        }
-        _ => Err("write SOCKETS:CORES:THREADS with 1 to 255 CPUs in all, e.g. 2:4:2".to_owned()),
-    }
-}
-
 fn knob(text: &str) -> Result<(String, i64), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, e.g. slice_ns=5000000")?;
-    let value = value.trim().parse().map_err(|_| format!("{name} takes a whole number"))?;
-    Ok((name.trim().to_owned(), value))
+    super::parse_knob(text, "write NAME=VALUE, e.g. slice_ns=5000000")
 }

@@ -48,15 +48,13 @@ pub fn examine(
     let bound = machine.run_bare(&request).map_err(explain)?;
     let baseline = Candidate::baseline();
     let request = RunRequest { candidate: &baseline, ..request };
-    let replayed = machine.run_bare(&request).map_err(explain)?;
+    let (replayed, recorded) = machine.record(&request).map_err(explain)?;
     let triage = Triage::of(recording);
     // Of a replay that was cut nobody knows how long it would take.
     let whole = !bound.cut && !replayed.cut;
     let triage = if whole { triage.with_ideal(bound.makespan, replayed.makespan) } else { triage };
-    let piece = &machine.pieces()[index];
-    let fidelity = if piece.machine.topology == recording.machine.topology {
-        let (_, replayed) = machine.record(&request).map_err(explain)?;
-        Vec::from(&Fidelity::of(recording, &replayed, LiveRange::default()))
+    let fidelity = if machine.pieces()[index].machine.topology == recording.machine.topology {
+        Vec::from(&Fidelity::of(recording, &recorded, LiveRange::default()))
     } else {
         Vec::new()
     };

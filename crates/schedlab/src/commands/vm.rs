@@ -50,7 +50,7 @@ fn fetch(kernels: &[KernelName], refresh: bool, context: Context) -> Result<(), 
 /// A machine of that shape, with the kernel at hand.
 fn machine(guest: &GuestChoice, context: Context) -> Result<Machine, Failure> {
     let bar = progress::spinner(context.quiet, "looking for the kernel".to_owned());
-    let kernel = Kernel::choose(&guest.kernel, false).map_err(failure);
+    let kernel = Kernel::choose(&guest.kernel).map_err(failure);
     bar.finish_and_clear();
     let own = std::env::current_exe().context("the program does not find itself")?;
     let mut machine = Machine::new(kernel?, &own);
@@ -153,17 +153,14 @@ fn try_object(args: &TryArgs, context: Context) -> Result<(), Failure> {
         }
         text += &format!("Verdict    Not safe on Linux {}: {}\n", trial.kernel, faults.join("; "));
     }
-    match &args.json {
-        Some(path) => {
-            let value = serde_json::json!({"object": args.object, "kernel": trial.kernel, "passed": faults.is_empty(),
-                "faults": faults, "kernel_log": run.kernel_log, "boot_s": run.boot.as_secs_f64(),
-                "total_s": run.total.as_secs_f64(), "execution": run.acceleration.name(), "trial": trial});
-            write_file(path, format!("{value:#}\n").as_bytes())?;
-            if path != Path::new("-") {
-                print_text(&text)?;
-            }
-        }
-        None => print_text(&text)?,
+    if let Some(path) = &args.json {
+        let value = serde_json::json!({"object": args.object, "kernel": trial.kernel, "passed": faults.is_empty(),
+            "faults": faults, "kernel_log": run.kernel_log, "boot_s": run.boot.as_secs_f64(),
+            "total_s": run.total.as_secs_f64(), "execution": run.acceleration.name(), "trial": trial});
+        write_file(path, format!("{value:#}\n").as_bytes())?;
+    }
+    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+        print_text(&text)?;
     }
     if faults.is_empty() {
         Ok(())
@@ -250,7 +247,7 @@ fn describe(trial: &Trial, object: &str, guest: &GuestChoice, run: &Run) -> Stri
     text += &format!("\nEnabled    as '{}' in {} ms: {callbacks}\n\n", trial.scheduler, trial.enable_ms);
     text += &stress_table(trial);
     for (name, count) in &trial.events {
-        text += &format!("Counted    {name} {}\n", units::grouped(i64::try_from(*count).unwrap_or(i64::MAX)));
+        text += &format!("Counted    {name} {}\n", number(*count));
     }
     let state = if trial.survived {
         "still enabled after the stress"
@@ -269,13 +266,16 @@ fn describe(trial: &Trial, object: &str, guest: &GuestChoice, run: &Run) -> Stri
     text + &format!("Gone       in {} ms, {left}\n", trial.disable_ms)
 }
 
+fn number(value: u64) -> String {
+    units::grouped(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
 fn verifier_table(trial: &Trial) -> String {
     let mut table = Table::new(&["program", "instructions", "walked by the verifier", "states", "time"]);
     table.right = vec![1, 2, 3, 4];
     let mut programs: Vec<_> = trial.programs.iter().collect();
     programs.sort_by_key(|program| std::cmp::Reverse(program.walked));
     for program in programs {
-        let number = |value: u64| units::grouped(i64::try_from(value).unwrap_or(i64::MAX));
         table.row(vec![
             program.program.clone(),
             number(program.instructions),
@@ -296,7 +296,7 @@ fn stress_table(trial: &Trial) -> String {
         table.row(vec![
             kind.name.clone(),
             kind.threads.to_string(),
-            units::grouped(i64::try_from(kind.operations).unwrap_or(i64::MAX)),
+            number(kind.operations),
             format!("{} ms", kind.longest_pause_ms),
             usual.map_or("–".to_owned(), |usual| format!("{} ms", usual.longest_pause_ms)),
         ]);
