@@ -8,6 +8,8 @@
 //! BTF, `BPF_PSEUDO_BTF_ID` that of a kernel variable or (an address that is only compared with zero) of a
 //! kfunc; `BPF_PSEUDO_CALL` and `BPF_PSEUDO_FUNC` carry instruction offsets inside the same program.
 
+use std::sync::Arc;
+
 use crate::btf::Btf;
 
 /// One instruction slot of eight bytes, as in the ELF file.
@@ -185,6 +187,8 @@ pub struct ObjectImage {
     pub globals: Vec<Global>,
     /// The object's own BTF.
     pub btf: Btf,
+    /// The kernel's types, of an object that prints values by them (`bpf_snprintf_btf()`).
+    pub kernel: Option<Arc<Btf>>,
 }
 
 impl ObjectImage {

@@ -138,6 +138,7 @@ pub const CASES: &[Case] = &[
     stays("tid_to_task", "crowd"),
     stays("idle_masks", "crowd"),
     stays("queries", "crowd"),
+    stays("show_values", "crowd"),
     stays("immed", "crowd"),
     stays("always_immed", "crowd"),
     stays("kick_flags", "urgent"),

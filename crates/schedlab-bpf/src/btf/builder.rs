@@ -239,6 +239,18 @@ impl BtfBuilder {
         id
     }
 
+    /// A typedef declared again is the same type, with what it means now: a kernel has one of a name.
+    pub(super) fn define_typedef(&mut self, name: String, of: u32) {
+        match self.names.get(&name).copied() {
+            Some(id) if id == of => {}
+            Some(id) => self.btf.types[id as usize].kind = Kind::Typedef(of),
+            None => {
+                let id = self.push(&name, Kind::Typedef(of));
+                self.names.insert(name, id);
+            }
+        }
+    }
+
     pub(super) fn define_enum(&mut self, name: &str, values: &[(String, i64)], unsigned: bool) -> u32 {
         let signed = !unsigned && values.iter().any(|(_, v)| *v < 0);
         let fits = |v: i64| match signed {

@@ -108,8 +108,7 @@ impl Reader<'_> {
             return Err(self.error("expected a name"));
         }
         if is_typedef {
-            let id = self.builder.push(&name, Kind::Typedef(type_id));
-            self.builder.names.insert(name, id);
+            self.builder.define_typedef(name, type_id);
         } else if matches!(self.builder.btf.kind(type_id), Kind::FuncProto { .. }) {
             self.builder.push(&name, Kind::Func { proto: type_id, linkage: 1 });
         } else {

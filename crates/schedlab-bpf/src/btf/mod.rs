@@ -11,6 +11,7 @@ mod declare;
 mod lookup;
 mod parse;
 mod print;
+pub mod show;
 mod write;
 
 pub use builder::{BtfBuilder, BtfBuilderError};

@@ -109,3 +109,18 @@ fn a_malformed_declaration_names_the_place() {
     assert!(err.to_string().contains("near") && err.problem.contains("`;`"), "{err}");
     assert!(BtfBuilder::new().declare("unknown_t f(void);").is_err());
 }
+
+#[test]
+fn a_typedef_declared_again_is_one_type() {
+    let mut b = BtfBuilder::new();
+    b.declare("typedef unsigned long long __u64; typedef __u64 u64; typedef unsigned long word_t; typedef word_t size_t;")
+        .expect("well formed");
+    let btf = b.finish();
+    for name in ["u64", "__u64", "size_t", "word_t"] {
+        assert_eq!(btf.named(name).count(), 1, "{name}");
+    }
+    assert_eq!(
+        btf.kind(btf.find_typedef("size_t").unwrap()),
+        &Kind::Typedef(btf.find_typedef("word_t").unwrap())
+    );
+}

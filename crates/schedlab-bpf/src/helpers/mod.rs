@@ -11,6 +11,7 @@ mod dynptr;
 mod iter;
 mod map;
 mod names;
+mod show;
 mod storage;
 mod string;
 mod timer;
@@ -31,6 +32,7 @@ pub(crate) fn find<H: Host>(id: u32) -> Option<CallTarget> {
     let (name, action) = map::find::<H>(id)
         .or_else(|| basic::find::<H>(id))
         .or_else(|| string::find::<H>(id))
+        .or_else(|| show::find::<H>(id))
         .or_else(|| storage::find::<H>(id))
         .or_else(|| timer::find::<H>(id))
         .or_else(|| dynptr::find::<H>(id))?;

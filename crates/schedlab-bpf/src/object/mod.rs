@@ -28,9 +28,10 @@ mod since;
 mod struct_ops;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::btf::Btf;
-use crate::image::{MapOrigin, ObjectImage, ProgramImage, StructOpsImage};
+use crate::image::{Insn, MapOrigin, ObjectImage, ProgramImage, StructOpsImage};
 use elf::Elf;
 pub use error::LoadError;
 use ext::BtfExt;
@@ -38,6 +39,10 @@ use externs::{Extern, What};
 use functions::Functions;
 use maps::MapEntry;
 use struct_ops::StructOps;
+
+/// Code of a call, and the helper whose calls need the kernel's types.
+const HELPER_CALL: u8 = 0x85;
+const SNPRINTF_BTF: u32 = 149;
 
 impl ObjectImage {
     /// Loads an object for a kernel.
@@ -83,10 +88,20 @@ impl ObjectImage {
             ksym_vars: resolved(&externs, |what| matches!(what, What::Var { .. }), kernel),
             kconfig: externs::kconfig_list(&externs),
             btf,
+            kernel: None,
         };
         enumerators::import(&mut image, kernel);
+        if calls_helper(&image.programs, SNPRINTF_BTF) {
+            image.kernel = Some(Arc::new(kernel.clone()));
+        }
         Ok(image)
     }
+}
+
+/// Whether any program calls a helper.
+fn calls_helper(programs: &[ProgramImage], id: u32) -> bool {
+    let call = |insn: &Insn| insn.code == HELPER_CALL && insn.regs >> 4 == 0 && insn.imm == id as i32;
+    programs.iter().any(|program| program.insns.iter().any(call))
 }
 
 /// Text up to the first zero.
