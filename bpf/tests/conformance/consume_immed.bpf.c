@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * SCX_ENQ_IMMED by scx_bpf_dsq_move_to_local() (since 7.1): a second task that a CPU takes from a shared queue cannot
- * run at once and comes back to enqueue.
+ * run at once and comes back to enqueue, the first does not: the queue is looked through after the switch to it.
  */
 #include "../../include/conformance.bpf.h"
 
 #define SHARED_DSQ 0
 #define ENQ_IMMED (1ULL << 33)
 
+#define CPUS_MAX 64
+
 static u64 came_back;
+/* By CPU: the first task that came back since the CPU's last dispatch. */
+static pid_t back[CPUS_MAX];
 
 static __always_inline bool take(void)
 {
@@ -24,16 +28,27 @@ s32 SCHED_OP(consume_immed_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 
 void SCHED_OP(consume_immed_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	if (enq_flags & ENQ(REENQ))
+	u32 cpu = bpf_get_smp_processor_id() % CPUS_MAX;
+
+	if (enq_flags & ENQ(REENQ)) {
 		COUNT(came_back);
+		if (!back[cpu])
+			back[cpu] = p->pid;
+	}
 	dsq_insert(p, SHARED_DSQ, SLICE, enq_flags);
 	scx_bpf_kick_cpu(scx_bpf_task_cpu(p), KICK(IDLE));
 }
 
 void SCHED_OP(consume_immed_dispatch, s32 cpu, struct task_struct *prev)
 {
+	back[(u32)cpu % CPUS_MAX] = 0;
 	if (take())
 		take();
+}
+
+void SCHED_OP(consume_immed_running, struct task_struct *p)
+{
+	CHECK(back[bpf_get_smp_processor_id() % CPUS_MAX] != p->pid);
 }
 
 s32 SCHED_OP_SLEEPABLE(consume_immed_init)
@@ -55,6 +70,7 @@ SCHED_OPS(consume_immed_ops,
 	  .select_cpu = (void *)consume_immed_select_cpu,
 	  .enqueue = (void *)consume_immed_enqueue,
 	  .dispatch = (void *)consume_immed_dispatch,
+	  .running = (void *)consume_immed_running,
 	  .init = (void *)consume_immed_init,
 	  .exit = (void *)consume_immed_exit,
 	  .timeout_ms = 1000,

@@ -25,6 +25,7 @@ impl Core {
         if next != prev {
             self.switch(cpu, prev, next);
         }
+        self.ext.end_switch(&mut self.k, cpu);
         let ext = self.k.task(next).class == Class::Ext;
         if !ext && next != prev && self.k.fair.params.has(Features::HRTICK) {
             crate::fair::class::start_hrtick(&mut self.k, cpu, next);
@@ -64,6 +65,7 @@ impl Core {
             self.k.task_mut(prev).on_rq = false;
             return self.ext.replace_sleeper(&mut self.k, cpu, prev).unwrap_or(TaskId::IDLE);
         }
+        self.ext.begin_switch();
         if state != TaskState::Runnable && on_rq {
             let special = if state == TaskState::Dead { flags::DEQUEUE_SPECIAL } else { 0 };
             self.dequeue_task(cpu, prev, flags::DEQUEUE_SLEEP | special);

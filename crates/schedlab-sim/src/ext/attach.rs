@@ -193,6 +193,7 @@ pub(crate) fn host(
         dump: None,
         dumping: false,
         deferred_work: false,
+        switching: false,
         cgroups: vec![root],
         bypass_since: 0,
         possible_mask: possible.0,

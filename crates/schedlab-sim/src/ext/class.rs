@@ -495,6 +495,24 @@ impl Ext {
         next
     }
 
+    /// A switch begins that is made in several steps; [`Ext::end_switch`] follows.
+    pub(crate) fn begin_switch(&mut self) {
+        if let Some(ext) = self.attached.as_deref_mut() {
+            ext.host.switching = true;
+        }
+    }
+
+    /// The switch is made: what could not be done before is done (`__balance_callbacks`).
+    #[inline(always)]
+    pub(crate) fn end_switch(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if let Some(ext) = self.attached.as_deref_mut() {
+            ext.host.switching = false;
+            if ext.host.deferred_work {
+                ext.finish_switch(k, cpu);
+            }
+        }
+    }
+
     /// [`dequeue_task`](Ext::dequeue_task) of the current task, which sleeps, [`pick_task`](Ext::pick_task) and
     /// the switch to what it returns, in one.
     #[inline(always)]
@@ -682,6 +700,12 @@ impl Attached {
         let mut facts = facts(k, task, leader, &name, &allowed);
         facts.cgroup = self.host.find_cgroup(&cgroup);
         self.enter(k, |cx| lifecycle::create(cx, task.0, &facts))
+    }
+
+    #[inline(never)]
+    fn finish_switch(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.enter(k, |_| ());
+        self.charge(k, cpu);
     }
 
     pub(super) fn arm_watchdog(&mut self, k: &mut Kernel) {

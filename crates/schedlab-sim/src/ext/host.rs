@@ -232,6 +232,8 @@ pub(crate) struct Host {
     pub dumping: bool,
     /// Something waits for [`super::class`] besides effects: reenqueues or deferred dispatches.
     pub deferred_work: bool,
+    /// A CPU switches: such work is done after the switch.
+    pub switching: bool,
     /// The cgroups, the root first.
     pub cgroups: Vec<Cgroup>,
     /// Since when it is bypassed.

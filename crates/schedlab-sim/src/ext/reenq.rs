@@ -43,9 +43,13 @@ pub(crate) fn finish(cx: &mut Cx<'_>) {
     }
 }
 
-/// `run_deferred` on every CPU that has work left.
+/// `run_deferred` on every CPU that has work left. Within a switch it waits for the switch's end, as there it is a
+/// balance callback or an interrupt that waits (`schedule_deferred_locked`): the next task is current by then.
 #[inline(never)]
 pub(crate) fn run_deferred(cx: &mut Cx<'_>) {
+    if cx.host().switching {
+        return;
+    }
     while std::mem::take(&mut cx.host().deferred_work) {
         for cpu in 0..cx.host().nr_cpus {
             direct_dispatches(cx, cpu);

@@ -10,7 +10,7 @@ use super::consts::{ENQUEUE_NOCLOCK, SCX_DEQ_SLEEP};
 use super::dsq::NIL;
 use super::host::{CurrClass, Cx, Host};
 use super::objects::refill_slice;
-use super::{dispatch, enqueue, reenq};
+use super::{dispatch, enqueue};
 use crate::ahead;
 use crate::kernel::Kernel;
 use schedlab_model::{CpuId, TaskId};
@@ -47,7 +47,8 @@ impl Ext {
 }
 
 impl Attached {
-    /// The current task, `prev`, sleeps; the task that runs from now on is returned.
+    /// The current task, `prev`, sleeps; the task that runs from now on is returned. What callbacks left to be done is
+    /// done by [`Ext::end_switch`].
     #[inline(never)]
     pub(super) fn replace_sleeper(&mut self, k: &mut Kernel, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
         self.update_curr(k, cpu);
@@ -57,13 +58,11 @@ impl Attached {
         let mut cx = self.begin(k);
         let address = sleep(&mut cx, cpu.0, prev.0, voluntary);
         let next = choose(&mut cx, cpu.0);
-        reenq::finish(&mut cx);
         let (host, memory) = cx.parts();
         memory.write_u8(address + host.at.on_cpu, 0);
         if let Some(next) = next {
             dispatch::set_next_task(&mut cx, cpu.0, next);
         }
-        reenq::finish(&mut cx);
         self.apply_move(k);
         self.choosing = None;
         if self.host.rq(cpu.0).kick_sync_pending {
@@ -119,6 +118,5 @@ fn sleep(cx: &mut Cx<'_>, cpu: u32, task: u32, voluntary: u64) -> u64 {
     memory.write_u32(address + at.state, 1);
     memory.write_u64(address + at.nvcsw, voluntary);
     enqueue::dequeue_task(cx, cpu, task, ENQUEUE_NOCLOCK | SCX_DEQ_SLEEP);
-    reenq::finish(cx);
     address
 }
