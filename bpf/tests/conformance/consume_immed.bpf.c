@@ -11,8 +11,11 @@
 #define CPUS_MAX 64
 
 static u64 came_back;
-/* By CPU: the first task that came back since the CPU's last dispatch. */
-static pid_t back[CPUS_MAX];
+/* By CPU: a dispatch took a task that does not run yet, and the first that came back since. */
+static struct {
+	bool taken;
+	pid_t back;
+} cpus[CPUS_MAX];
 
 static __always_inline bool take(void)
 {
@@ -32,8 +35,8 @@ void SCHED_OP(consume_immed_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (enq_flags & ENQ(REENQ)) {
 		COUNT(came_back);
-		if (!back[cpu])
-			back[cpu] = p->pid;
+		if (cpus[cpu].taken && !cpus[cpu].back)
+			cpus[cpu].back = p->pid;
 	}
 	dsq_insert(p, SHARED_DSQ, SLICE, enq_flags);
 	scx_bpf_kick_cpu(scx_bpf_task_cpu(p), KICK(IDLE));
@@ -41,14 +44,21 @@ void SCHED_OP(consume_immed_enqueue, struct task_struct *p, u64 enq_flags)
 
 void SCHED_OP(consume_immed_dispatch, s32 cpu, struct task_struct *prev)
 {
-	back[(u32)cpu % CPUS_MAX] = 0;
-	if (take())
+	u32 at = (u32)cpu % CPUS_MAX;
+
+	cpus[at].back = 0;
+	cpus[at].taken = take();
+	if (cpus[at].taken)
 		take();
 }
 
 void SCHED_OP(consume_immed_running, struct task_struct *p)
 {
-	CHECK(back[bpf_get_smp_processor_id() % CPUS_MAX] != p->pid);
+	u32 cpu = bpf_get_smp_processor_id() % CPUS_MAX;
+
+	CHECK(cpus[cpu].back != p->pid);
+	cpus[cpu].taken = false;
+	cpus[cpu].back = 0;
 }
 
 s32 SCHED_OP_SLEEPABLE(consume_immed_init)
