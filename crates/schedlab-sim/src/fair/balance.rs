@@ -10,7 +10,7 @@ use super::packing;
 use super::params::{Features, Generation};
 use super::select::IMBALANCE_PCT;
 use crate::core::flags;
-use crate::kernel::{Class, CostKind, CpuEvent, Kernel, Slot};
+use crate::kernel::{Class, CostKind, CpuEvent, CpuMask, Kernel, Slot};
 use schedlab_model::topology::Distance;
 use schedlab_model::{CpuId, TaskId};
 
@@ -60,6 +60,9 @@ pub(crate) struct Balance {
     candidates: Vec<(u64, TaskId)>,
     /// When the CPUs without tick are looked after next.
     nohz_next: u64,
+    /// Spans within which tasks that are pinned kept balance from being reached (`sgc->imbalance` of the group that each
+    /// is in the domain above).
+    imbalanced: Vec<usize>,
 }
 
 impl Balance {
@@ -68,6 +71,20 @@ impl Balance {
             domains: vec![[DomainState::default(); DOMAINS_MAX]; cpus],
             candidates: Vec::new(),
             nohz_next: 0,
+            imbalanced: Vec::new(),
+        }
+    }
+
+    /// `sg_imbalanced`: whether the group's own domain failed because tasks are pinned.
+    pub(super) fn is_imbalanced(&self, group: usize) -> bool {
+        self.imbalanced.contains(&group)
+    }
+
+    fn set_imbalanced(&mut self, span: usize, imbalanced: bool) {
+        match self.imbalanced.iter().position(|known| *known == span) {
+            None if imbalanced => self.imbalanced.push(span),
+            Some(at) if !imbalanced => drop(self.imbalanced.swap_remove(at)),
+            _ => {}
         }
     }
 
@@ -88,8 +105,11 @@ pub(super) enum IdleType {
     Busy,
 }
 
-/// A pass over one domain of one CPU.
+/// A pass over one domain of one CPU (`struct lb_env`).
 pub(super) struct Pass {
+    /// The CPU whose domain it is.
+    pub(super) owner: CpuId,
+    /// The CPU that gets the tasks (`dst_cpu`): the owner, or one of its group where tasks may not run on the owner.
     pub(super) cpu: CpuId,
     pub(super) level: Distance,
     pub(super) span: usize,
@@ -98,17 +118,36 @@ pub(super) struct Pass {
     /// Which of the CPU's domains it is.
     index: usize,
     pub(super) idle: IdleType,
+    /// The CPUs still to be looked at, if not all (`env->cpus`).
+    cpus: Option<CpuMask>,
 }
 
 impl Pass {
+    /// Whether the CPU is still to be looked at.
+    pub(super) fn looks_at(&self, cpu: CpuId) -> bool {
+        self.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu))
+    }
+
+    /// Looks at the CPU no more. Whether there still is another outside of the own group.
+    fn pass_over(&mut self, k: &Kernel, cpu: CpuId) -> bool {
+        let cpus = self.cpus.get_or_insert_with(|| k.domains.span(self.span).clone());
+        cpus.assign(cpu, false);
+        cpus.iter().any(|cpu| k.is_online(cpu) && !k.domains.span(self.group).contains(cpu))
+    }
+
+    /// Whether there is a domain above.
+    fn has_parent(&self, k: &Kernel) -> bool {
+        k.domains.of(self.owner).len() > self.index + 1
+    }
+
     fn state<'a>(&self, k: &'a mut Kernel) -> &'a mut DomainState {
         let level = self.level as usize - Distance::Smt as usize;
-        &mut k.fair.balance.domains[self.cpu.index()][level]
+        &mut k.fair.balance.domains[self.owner.index()][level]
     }
 
     /// The domain's groups: spans, the CPU's own first.
     pub(super) fn groups<'a>(&self, k: &'a Kernel) -> &'a [usize] {
-        &k.domains.of(self.cpu)[self.index].groups
+        &k.domains.of(self.owner)[self.index].groups
     }
 
     pub(super) fn failed(&self, k: &mut Kernel) -> u32 {
@@ -133,7 +172,8 @@ impl Pass {
 /// The pass over the CPU's domain of this number, smallest first.
 fn pass_over(k: &Kernel, cpu: CpuId, index: usize, idle: IdleType) -> Option<Pass> {
     let domain = k.domains.of(cpu).get(index)?;
-    Some(Pass { cpu, level: domain.level, span: domain.span, group: domain.groups[0], index, idle })
+    let (level, span, group) = (domain.level, domain.span, domain.groups[0]);
+    Some(Pass { owner: cpu, cpu, level, span, group, index, idle, cpus: None })
 }
 
 /// `sched_balance_newidle`: a CPU that is about to go idle looks for a waiting task. Whether it got one.
@@ -145,7 +185,7 @@ pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
     let mut spent = 0;
     let mut pulled = false;
     for index in 0..DOMAINS_MAX {
-        let Some(pass) = pass_over(k, cpu, index, IdleType::NewlyIdle) else { break };
+        let Some(mut pass) = pass_over(k, cpu, index, IdleType::NewlyIdle) else { break };
         if avg_idle < spent + pass.state(k).max_newidle_cost {
             break;
         }
@@ -164,7 +204,7 @@ pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
         spent += cost;
         let state = pass.state(k);
         state.max_newidle_cost = state.max_newidle_cost.max(cost);
-        pulled = balance(k, &pass) > 0;
+        pulled = balance(k, &mut pass) > 0;
         if random {
             let success = weight.map_or(1, |weight| (1_024 + weight / 2) / weight);
             count_newidle(pass.state(k), if pulled { success } else { 0 }, bounded, rate.then_some(now));
@@ -236,8 +276,8 @@ pub(crate) fn softirq(k: &mut Kernel, cpu: CpuId) {
         return nohz_idle_balance(k, cpu);
     }
     for index in 0..DOMAINS_MAX {
-        let Some(pass) = pass_over(k, cpu, index, IdleType::Busy) else { break };
-        periodic(k, &pass);
+        let Some(mut pass) = pass_over(k, cpu, index, IdleType::Busy) else { break };
+        periodic(k, &mut pass);
     }
 }
 
@@ -250,9 +290,9 @@ fn nohz_idle_balance(k: &mut Kernel, kicked: CpuId) {
             continue;
         }
         for index in 0..DOMAINS_MAX {
-            let Some(pass) = pass_over(k, cpu, index, IdleType::Idle) else { break };
+            let Some(mut pass) = pass_over(k, cpu, index, IdleType::Idle) else { break };
             let wide = k.domains.is_wide();
-            if (k.overloaded > 0 || wide) && k.is_idle_cpu(cpu) && periodic(k, &pass) > 0 {
+            if (k.overloaded > 0 || wide) && k.is_idle_cpu(cpu) && periodic(k, &mut pass) > 0 {
                 k.resched_curr(cpu);
             }
         }
@@ -274,7 +314,7 @@ fn is_due(k: &mut Kernel, pass: &Pass) -> bool {
 }
 
 /// Balances if the interval is over. How many tasks came.
-fn periodic(k: &mut Kernel, pass: &Pass) -> u32 {
+fn periodic(k: &mut Kernel, pass: &mut Pass) -> u32 {
     if !is_due(k, pass) {
         return 0;
     }
@@ -294,7 +334,7 @@ fn longest_interval(k: &Kernel) -> u64 {
 
 /// `should_we_balance`: the first idle CPU of a group balances for it, without one its first CPU.
 fn should_balance(k: &Kernel, pass: &Pass) -> bool {
-    let online = || k.domains.span(pass.group).iter().filter(|cpu| k.is_online(*cpu));
+    let online = || k.domains.span(pass.group).iter().filter(|cpu| k.is_online(*cpu) && pass.looks_at(*cpu));
     // Since 6.6 between cores: one on an idle core before a thread beside a busy one.
     let by_core = k.fair.params.generation == Generation::Eevdf && k.domains.has_smt();
     if by_core && pass.level != Distance::Smt {
@@ -303,55 +343,128 @@ fn should_balance(k: &Kernel, pass: &Pass) -> bool {
             return first == pass.cpu;
         }
     }
-    let first = online().find(|cpu| k.is_idle_cpu(*cpu)).or_else(|| online().next());
+    let group_first = || k.domains.span(pass.group).iter().find(|cpu| k.is_online(*cpu));
+    let first = online().find(|cpu| k.is_idle_cpu(*cpu)).or_else(group_first);
     first == Some(pass.cpu)
 }
 
-/// `sched_balance_rq`: pulls tasks from the busiest CPU of the domain. How many.
-fn balance(k: &mut Kernel, pass: &Pass) -> u32 {
+/// `sched_balance_rq`: pulls tasks from the busiest CPU of the domain; from the next busiest if all of that one's are pinned.
+/// How many.
+fn balance(k: &mut Kernel, pass: &mut Pass) -> u32 {
     class::update_averages(k, pass.cpu);
     let newly = pass.idle == IdleType::NewlyIdle;
     if !newly && pass.span == k.domains.llc_number(pass.cpu) {
         super::shared::update_idle_scan(k, pass.cpu, pass.imbalance_pct());
     }
+    let mut pinned = Pinned::default();
+    loop {
+        let again = pass.cpus.is_some();
+        let source = if again && !newly && !should_balance(k, pass) { None } else { find_source(k, pass) };
+        let Some((busiest, mut amount)) = source else {
+            // Others had a chance to move.
+            if !pinned.all {
+                k.fair.balance.set_imbalanced(pass.span, false);
+            }
+            back_off(k, pass, &pinned);
+            pass.state(k).nr_balance_failed = 0;
+            return 0;
+        };
+        pinned.all = true;
+        let mut moved = 0;
+        if k.cpu(busiest).nr_running > 1 {
+            moved = move_to_group(k, pass, busiest, &mut amount, &mut pinned);
+            if pinned.some && !amount.is_nothing() && pass.has_parent(k) {
+                k.fair.balance.set_imbalanced(pass.span, true);
+            }
+            if pinned.all {
+                if pass.pass_over(k, busiest) {
+                    continue;
+                }
+                back_off(k, pass, &pinned);
+                pass.state(k).nr_balance_failed = 0;
+                return 0;
+            }
+        }
+        return end_balance(k, pass, (busiest, amount), moved, &pinned);
+    }
+}
+
+/// The end of a pass that found whom to pull from.
+fn end_balance(
+    k: &mut Kernel,
+    pass: &Pass,
+    (busiest, amount): (CpuId, Amount),
+    moved: u32,
+    pinned: &Pinned,
+) -> u32 {
     let size = k.domains.span(pass.span).len() as u64;
-    let Some((busiest, amount)) = find_source(k, pass) else {
-        balanced(pass.state(k), newly, 2 * size);
-        return 0;
-    };
-    let Some(moved) = move_tasks(k, pass, busiest, amount) else {
-        balanced(pass.state(k), newly, PINNED_INTERVAL_MAX_MS);
-        return 0;
-    };
     let state = pass.state(k);
-    state.interval_ms = size;
     if moved > 0 {
-        state.nr_balance_failed = 0;
+        (state.nr_balance_failed, state.interval_ms) = (0, size);
         return moved;
     }
-    if !newly {
+    if pass.idle != IdleType::NewlyIdle {
         state.nr_balance_failed += 1;
     }
-    if packing::needs_push(k, pass, busiest, amount) && packing::push(k, busiest, pass.cpu) {
-        pass.state(k).nr_balance_failed = 0;
+    if packing::needs_push(k, pass, busiest, amount) {
+        let curr = k.cpu(busiest).curr;
+        if !k.may_run_on(curr, pass.owner) {
+            back_off(k, pass, pinned);
+            return 0;
+        }
+        if packing::push(k, busiest, pass.owner) {
+            pass.state(k).nr_balance_failed = 0;
+        }
     }
+    pass.state(k).interval_ms = size;
     0
 }
 
-/// There was nothing to do, so there is less haste.
-fn balanced(state: &mut DomainState, newly: bool, longest_ms: u64) {
-    state.nr_balance_failed = 0;
-    if !newly && state.interval_ms < longest_ms {
+/// Nothing could be done, so there is less haste; still less where all is pinned.
+fn back_off(k: &mut Kernel, pass: &Pass, pinned: &Pinned) {
+    let longest = 2 * k.domains.span(pass.span).len() as u64;
+    let longest = if pinned.all { longest.max(PINNED_INTERVAL_MAX_MS) } else { longest };
+    let state = pass.state(k);
+    if pass.idle != IdleType::NewlyIdle && state.interval_ms < longest {
         state.interval_ms *= 2;
     }
 }
 
-/// `detach_tasks` and `attach_tasks`, from the end of the source's list of tasks. `None` if all are pinned elsewhere.
-fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut amount: Amount) -> Option<u32> {
-    if k.cpu(from).nr_running <= 1 {
-        return Some(0);
+/// What affinity did to a pass (`LBF_*`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Pinned {
+    /// No task was found that could run on the CPU (`LBF_ALL_PINNED`).
+    all: bool,
+    /// A task may not run on it (`LBF_SOME_PINNED`).
+    some: bool,
+    /// Another CPU of the group on which such a task may run (`LBF_DST_PINNED`, `new_dst_cpu`).
+    elsewhere: Option<CpuId>,
+}
+
+/// Moves tasks to the CPU; those that may not run there to others of its group while there is more to move.
+fn move_to_group(
+    k: &mut Kernel,
+    pass: &mut Pass,
+    from: CpuId,
+    amount: &mut Amount,
+    pinned: &mut Pinned,
+) -> u32 {
+    let mut moved = 0;
+    loop {
+        moved += move_tasks(k, pass, from, amount, pinned);
+        let Some(other) = pinned.elsewhere.filter(|_| !amount.is_nothing()) else { return moved };
+        pass.pass_over(k, pass.cpu);
+        pass.cpu = other;
+        pinned.elsewhere = None;
     }
-    let failed = pass.failed(k);
+}
+
+/// `detach_tasks` and `attach_tasks`, from the end of the source's list of tasks.
+fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, amount: &mut Amount, pinned: &mut Pinned) -> u32 {
+    if k.cpu(from).nr_running <= 1 {
+        pinned.all = false;
+        return 0;
+    }
     let mut candidates = std::mem::take(&mut k.fair.balance.candidates);
     candidates.clear();
     let running = k.cpu(from).curr;
@@ -360,14 +473,16 @@ fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut amount: Amount) -> O
         candidates.push((k.fair.entity(running).list_position, running));
     }
     candidates.sort_unstable();
+    let failed = pass.failed(k);
     let limit = k.fair.params.nr_migrate.min(u64::from(k.cpu(from).nr_running)) as usize;
-    let (mut moved, mut all_pinned) = (0, true);
+    let mut moved = 0;
     for &(_, task) in candidates.iter().take(limit) {
         if amount.is_nothing() || (pass.idle != IdleType::Busy && k.cpu(from).nr_running <= 1) {
             break;
         }
-        all_pinned &= !k.may_run_on(task, pass.cpu);
-        if task == running || !can_migrate(k, pass, task, failed) || !amount.takes(k, task, failed) {
+        if !can_migrate(k, pass, (task, task == running), (amount, failed), pinned)
+            || !amount.takes(k, task, failed)
+        {
             // To the head of the list: looked at last the next time.
             k.fair.touch(task);
             continue;
@@ -379,22 +494,39 @@ fn move_tasks(k: &mut Kernel, pass: &Pass, from: CpuId, mut amount: Amount) -> O
         }
     }
     k.fair.balance.candidates = candidates;
-    (moved > 0 || !all_pinned).then_some(moved)
+    moved
 }
 
 /// `can_migrate_task`.
-fn can_migrate(k: &Kernel, pass: &Pass, task: TaskId, failed: u32) -> bool {
+fn can_migrate(
+    k: &Kernel,
+    pass: &Pass,
+    (task, runs): (TaskId, bool),
+    (amount, failed): (&Amount, u32),
+    pinned: &mut Pinned,
+) -> bool {
     let entity = k.fair.entity(task);
-    if entity.sched_delayed || !k.may_run_on(task, pass.cpu) {
+    if entity.sched_delayed {
+        // Linux moves it here; elsewhere it is passed over before anybody asks where it may run.
+        let moves = !k.fair.params.spares_delayed || matches!(amount, Amount::Load(_));
+        pinned.all &= !(moves && k.may_run_on(task, pass.cpu));
         return false;
     }
     let here = k.fair.groups.layout.queue_of(entity.group, pass.cpu);
     let queued_here = k.fair.rqs[here.index()].nr_queued > 0;
-    let eevdf = k.fair.params.generation == Generation::Eevdf;
-    if eevdf && failed == 0 && queued_here && !k.fair.is_eligible(task) {
+    if k.fair.params.spares_delayed && failed == 0 && queued_here && !k.fair.is_eligible(task) {
         return false;
     }
-    failed > pass.cache_nice_tries() || !is_hot(k, pass, task)
+    if !k.may_run_on(task, pass.cpu) {
+        pinned.some = true;
+        if pass.idle != IdleType::NewlyIdle && pinned.elsewhere.is_none() {
+            let group = k.domains.span(pass.group).iter().filter(|cpu| k.is_online(*cpu));
+            pinned.elsewhere = group.filter(|cpu| pass.looks_at(*cpu)).find(|cpu| k.may_run_on(task, *cpu));
+        }
+        return false;
+    }
+    pinned.all = false;
+    !runs && (failed > pass.cache_nice_tries() || !is_hot(k, pass, task))
 }
 
 /// `task_hot`: ran so recently that its cache is warm; threads of a core share it.

@@ -21,6 +21,8 @@ enum Standing {
     FullyBusy,
     SmtBalance,
     AsymPacking,
+    /// Its own balancing failed because tasks are pinned (`group_imbalanced`).
+    Imbalanced,
     Overloaded,
 }
 
@@ -66,21 +68,27 @@ impl Stats {
         // Linux builds its groups anew when a CPU goes; here they keep it and pass it over.
         let here = |cpu: CpuId| k.is_online(cpu) && k.domains.span(group).contains(cpu);
         for cpu in k.domains.span(group).iter().filter(|cpu| k.is_online(*cpu)) {
+            stats.capacity += u64::from(k.cpu(cpu).scale);
+            stats.weight += 1;
+            stats.cores += u64::from(k.domains.core(cpu).iter().find(|sibling| here(*sibling)) == Some(cpu));
+            if !pass.looks_at(cpu) {
+                continue;
+            }
             let rq = &k.fair.rqs[cpu.index()];
             stats.group_load += rq.average.load;
             stats.util += rq.average.util;
             stats.runnable += rq.average.runnable;
-            stats.capacity += u64::from(k.cpu(cpu).scale);
             stats.nr_running += u64::from(k.cpu(cpu).nr_running);
             stats.nr_fair += u64::from(rq.nr_runnable);
             stats.idle_cpus += u64::from(k.is_idle_cpu(cpu));
-            stats.weight += 1;
-            stats.cores += u64::from(k.domains.core(cpu).iter().find(|sibling| here(*sibling)) == Some(cpu));
             // A real-time task that runs there makes all fair ones wait.
             stats.waits |= rq.nr_runnable > u32::from(rq.curr.is_some());
         }
         stats.load = stats.group_load * 1_024 / stats.capacity.max(1);
         stats.standing = stats.classify(pass.imbalance_pct());
+        if stats.standing != Standing::Overloaded && k.fair.balance.is_imbalanced(group) {
+            stats.standing = Standing::Imbalanced;
+        }
         stats
     }
 
@@ -88,7 +96,7 @@ impl Stats {
     /// and work on CPUs that are less preferred.
     fn of_other(k: &Kernel, pass: &Pass, group: usize) -> Stats {
         let mut stats = Stats::of(k, pass, group);
-        if pass.idle == IdleType::Busy || stats.standing == Standing::Overloaded || stats.nr_fair == 0 {
+        if pass.idle == IdleType::Busy || stats.standing >= Standing::Imbalanced || stats.nr_fair == 0 {
             return stats;
         }
         let lone = !stats.is_smt() || stats.weight - stats.idle_cpus == 1;
@@ -122,6 +130,8 @@ impl Stats {
             return self.standing > busiest.standing;
         }
         match self.standing {
+            // One is as good as another.
+            Standing::Imbalanced => false,
             Standing::AsymPacking => {
                 let (theirs, own) = (packing::preferred(k, busiest.group), packing::preferred(k, self.group));
                 k.domains.priority(theirs) > k.domains.priority(own)
@@ -226,6 +236,10 @@ fn imbalance(k: &Kernel, pass: &Pass, local: &Stats, busiest: &Stats, average: u
     if busiest.standing == Standing::AsymPacking {
         return Amount::Tasks(busiest.nr_fair);
     }
+    if busiest.standing == Standing::Imbalanced {
+        // Sums say nothing where tasks cannot move freely: any task, and the domain below evens out the rest.
+        return Amount::Tasks(1);
+    }
     if local.standing > busiest.standing || !is_worth(k, pass, local, busiest) {
         return NOTHING;
     }
@@ -312,7 +326,7 @@ fn busiest_cpu(k: &Kernel, pass: &Pass, group: usize, amount: Amount) -> Option<
         return span.iter().next();
     }
     let mut found: Option<(u64, u64, CpuId)> = None;
-    for cpu in span.iter() {
+    for cpu in span.iter().filter(|cpu| pass.looks_at(*cpu)) {
         let (rq, capacity) = (&k.fair.rqs[cpu.index()], u64::from(k.cpu(cpu).scale));
         let lone = rq.nr_runnable == 1;
         let weaker =

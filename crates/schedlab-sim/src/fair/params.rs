@@ -137,6 +137,9 @@ pub(crate) struct FairParams {
     pub(crate) later_lag_rules: bool,
     /// 7.2: `newidle_ratio` is at most 1024, and then every CPU that goes idle searches.
     pub(crate) bounds_newidle_ratio: bool,
+    /// Balancing moves tasks that are not eligible only after a failure (`task_is_ineligible_on_dst_cpu`), and delayed
+    /// sleepers only where load is evened out.
+    pub(crate) spares_delayed: bool,
     /// CFS since 6.2: no slice is longer than the latency.
     pub(crate) limits_slice: bool,
     /// `cpu.idle` exists (since 5.15).
@@ -180,6 +183,7 @@ impl FairParams {
             features,
             later_lag_rules: version >= KernelVersion { major: 6, minor: 19 },
             bounds_newidle_ratio: since(7, 2),
+            spares_delayed: since(6, 14),
             limits_slice: since(6, 2),
             has_group_idle: since(5, 15),
             throttles_tasks: since(6, 18),
