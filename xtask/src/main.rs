@@ -1,4 +1,4 @@
-//! The one door to all automation: `cargo xtask demo|test|ci|docs|fuzz|vm`.
+//! The one door to all automation: `cargo xtask demo|test|ci|docs|fuzz|switches|vm`.
 //!
 //! What a step does lives in its own file: `setup` (system packages), `suite` (what `test` and `ci` run),
 //! `docs` (pages made from sources), `fuzz` (the fuzz targets), `vm` (a command inside a real kernel), `tidy` and `deps` (rules about the
@@ -30,6 +30,7 @@ usage: cargo xtask COMMAND
   ci                   the same, and nothing may be skipped
   docs [--check]       make the pages that come from sources; with --check only say which are stale
   fuzz [TARGET]        run fuzz targets, guided by coverage (--help lists the options)
+  switches [N]         our schedulers replace each other N times (100) under load in a virtual machine
   vm [OPTIONS] -- CMD  run CMD in a virtual machine with a sched_ext kernel (--help lists the options)
 
 exit codes: 0 done; 1 a check failed; 2 usage; 3 this machine cannot do it, the remedy is printed
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Some("ci") => suite::run(rest, suite::Strictness::NothingSkipped),
         Some("docs") => docs::run(rest),
         Some("fuzz") => fuzz::run(rest),
+        Some("switches") => vm::switches(rest),
         Some("vm") => vm::run(rest),
         Some("help" | "--help" | "-h") => {
             eprint!("{USAGE}");

@@ -94,10 +94,14 @@ fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
     suite.cargo_test(&[
         "-p",
         "schedlab-host",
+        "-p",
+        "schedlab",
         "--features",
-        "vm-tests",
+        "schedlab-host/vm-tests,schedlab/vm-tests",
         "--test",
         "vm",
+        "--test",
+        "live",
         "--",
         "--test-threads=1",
     ])

@@ -395,13 +395,17 @@ fn machines(files: &Tree) -> Vec<Finding> {
 }
 
 /// The programs of [`TUNERS`], and sched_ext schedulers' user halves, that run.
-fn tuners(proc: &Path) -> Vec<Tuner> {
+pub fn tuners(proc: &Path) -> Vec<Tuner> {
     let Ok(entries) = fs::read_dir(proc) else { return Vec::new() };
     let mut found: Vec<Tuner> = entries
         .flatten()
         .filter_map(|entry| {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
             let name = fs::read_to_string(entry.path().join("comm")).ok()?.trim().to_owned();
+            // Threads of the kernel's own (scx_enable_helper) have no command line.
+            if fs::read(entry.path().join("cmdline")).is_ok_and(|words| words.is_empty()) {
+                return None;
+            }
             let known = TUNERS.iter().find(|(program, _)| *program == name).map(|(_, changes)| *changes);
             let scheduler = name.starts_with("scx_").then_some("runs a sched_ext scheduler");
             Some(Tuner { changes: known.or(scheduler)?, program: name, pid })

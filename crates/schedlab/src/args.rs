@@ -2,6 +2,7 @@
 //!
 //! Not here: what commands do ([`crate::commands`]).
 
+pub mod live;
 pub mod vm;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -54,6 +55,23 @@ pub enum Command {
     Record(RecordArgs),
     /// Show what is in a recording, a workload, an object file or a scheduler
     Show(ShowArgs),
+    /// Run a command on the live kernel under a scheduler, then take it out
+    Run(live::RunArgs),
+    /// Start a scheduler on the live kernel and let it run
+    Start(live::StartArgs),
+    /// Replace the scheduler that runs by another
+    Switch(live::SwitchArgs),
+    /// Set knobs of the scheduler that runs
+    Set(live::SetArgs),
+    /// Take the scheduler out that schedlab started
+    Stop(live::UndoArgs),
+    /// Who runs which scheduler on this machine, since when, with which knobs
+    Status(live::StatusArgs),
+    /// Undo whatever a command that was killed has left changed
+    Restore(live::UndoArgs),
+    /// Hold a scheduler: what `start` runs in the background
+    #[command(hide = true)]
+    Hold(live::HoldArgs),
     /// Describe this machine as a machine file
     Machine(MachineArgs),
     /// What this machine permits, what is missing and how to get it, who else tunes it

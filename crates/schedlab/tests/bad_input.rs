@@ -278,3 +278,32 @@ fn a_guard_that_every_candidate_breaks_is_a_no() {
     let ended = run(&[&words[..], &guard].concat()).refused(1, &["every candidate breaks a guard"]);
     assert!(ended.out.contains("BROKEN"), "{ended:#?}");
 }
+
+#[test]
+fn live_schedulers_are_refused_before_anything_is_changed() {
+    run(&["run", "no-such-scheduler", "--", "true"])
+        .refused(2, &["no scheduler 'no-such-scheduler'", "vtime"]);
+    run(&["run", "vtime", "--set", "no_such_knob=1", "--", "true"]).refused(2, &["no_such_knob"]);
+    run(&["run", "vtime", "--set", "slice_ns=0", "--", "true"]).refused(2, &["slice_ns"]);
+    run(&["run", "vtime"]).refused(2, &["COMMAND"]);
+    run(&["start", "vtime", "--p99", "5ms"]).refused(2, &["--canary"]);
+    run(&["start", "vtime", "--keep"]).refused(2, &["--trial"]);
+    if std::path::Path::new("/sys/kernel/sched_ext").exists() {
+        return;
+    }
+    for words in [
+        &["run", "vtime", "--", "true"][..],
+        &["start", "vtime"],
+        &["switch", "vtime"],
+        &["stop"],
+        &["status"],
+    ] {
+        run(words).refused(3, &["no sched_ext", "CONFIG_SCHED_CLASS_EXT"]);
+    }
+    let plan = run(&["run", "vtime", "--dry-run", "--", "true"]).done().out;
+    assert!(
+        plan.contains("Nothing was changed") && plan.contains("In the way now: this kernel has no sched_ext"),
+        "{plan}"
+    );
+    assert!(run(&["restore"]).done().out.contains("Nothing was left changed"));
+}

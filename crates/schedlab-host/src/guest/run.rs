@@ -13,6 +13,7 @@ usage: schedlab-guest vm [OPTIONS] -- COMMAND            run COMMAND in a virtua
        schedlab-guest load OBJECT [OPTIONS] [-- COMMAND]  run COMMAND under a scheduler; says how it ended
        schedlab-guest callbacks OBJECT [OPTIONS] -- COMMAND
                                                           the same, printing each callback as a JSON line
+       schedlab-guest stress MS                          run tasks of all kinds for so long; how they fared as JSON
        schedlab-guest play WORKLOAD                       play a workload file with real threads
        schedlab-guest instructions OBJECT                 the programs as libbpf relocated them, as JSON
 
@@ -42,6 +43,7 @@ options of vm:
 pub fn main(arguments: &[String]) -> ExitCode {
     match arguments.first().map(String::as_str) {
         Some("vm") => vm(&arguments[1..]),
+        Some("stress") => super::schedule::stress(&arguments[1..]).unwrap_or_else(usage),
         Some("play") => super::schedule::play(&arguments[1..]).unwrap_or_else(usage),
         Some("try" | "load" | "callbacks" | "instructions") => {
             super::schedule::main(arguments).unwrap_or_else(usage)

@@ -1,4 +1,5 @@
-//! The guest's commands around a scheduler: `try`, `load`, `callbacks`, `instructions`, and `play` for the work under it.
+//! The guest's commands around a scheduler: `try`, `load`, `callbacks`, `instructions`, and `stress` and `play` for the
+//! work under it.
 //!
 //! Results are JSON on standard output, so that a test on the host reads them without knowing the machine. The work is
 //! done by [`crate::live`].
@@ -38,6 +39,14 @@ pub fn main(arguments: &[String]) -> Option<ExitCode> {
         eprintln!("{verb}: {error}");
         ExitCode::from(if matches!(error, Error::NoSchedExt | Error::Privilege) { 3 } else { 1 })
     }))
+}
+
+/// Runs the stress of `try` alone; `None` if the arguments are wrong.
+pub fn stress(arguments: &[String]) -> Option<ExitCode> {
+    let [length] = arguments else { return None };
+    let kinds = live::churn::run(Duration::from_millis(length.parse().ok()?), libc::SCHED_OTHER);
+    print_line(&serde_json::json!({"stress": kinds}));
+    Some(ExitCode::SUCCESS)
 }
 
 /// Plays a workload file; `None` if the arguments are wrong.

@@ -1,14 +1,23 @@
 //! sched_ext objects in the running kernel: load, set knobs, attach, watch, detach.
 //!
 //! The kernel's own loader does the work (libbpf); this adds knobs by name, the exit record and errors that name the
-//! remedy. An attached scheduler is detached when dropped. [`callbacks`] logs what the kernel calls, [`sequence`] makes
-//! that comparable; [`trial`] finds out whether an object is safe, with the stress of [`churn`] and what the [`verifier`]
-//! says. Meant for virtual machines: nothing here keeps a journal of what it changed.
+//! remedy. An attached scheduler is detached when dropped. For a machine that matters, [`hold`] holds one with a
+//! [`journal`] of all else that is changed and a [`canary`], and answers other commands ([`control`]); [`status`] says who
+//! runs what. For virtual machines, [`callbacks`] logs what the kernel calls, [`sequence`] makes that comparable, and
+//! [`trial`] finds out whether an object is safe, with the stress of [`churn`] and what the [`verifier`] says.
 
 pub mod callbacks;
+pub mod canary;
 pub mod churn;
+pub mod command;
+pub mod control;
+pub mod exit;
+pub mod hold;
+pub mod journal;
 mod object;
 pub mod sequence;
+pub mod status;
+pub mod tasks;
 pub mod trial;
 mod variables;
 pub mod verifier;
@@ -42,13 +51,8 @@ pub enum Error {
     #[error("the object has no program {0:?}: name a function with SEC(\"syscall\")")]
     NoProgram(String),
     /// The kernel refused the programs.
-    #[error("the kernel refuses the object: {what}\n{log}")]
-    Load {
-        /// libbpf's error.
-        what: String,
-        /// The end of what libbpf and the verifier said.
-        log: String,
-    },
+    #[error("the kernel refuses the object: {}", .0.words())]
+    Load(Box<verifier::Refusal>),
     /// The kernel refused to switch to the scheduler.
     #[error("the kernel does not enable the scheduler: {0}")]
     Attach(String),
@@ -70,6 +74,26 @@ pub enum Error {
         /// The value.
         value: i64,
     },
+    /// A knob that is part of the code once it is loaded.
+    #[error("knob {0} is fixed once the scheduler runs: `schedlab switch` loads it anew with --set")]
+    FixedKnob(String),
+    /// Somebody else's scheduler runs.
+    #[error("{who}: end that first; schedlab takes no scheduler away from others")]
+    Foreign {
+        /// Who runs what.
+        who: String,
+    },
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// The system refused something.
+    #[error("{context}: {source}")]
+    System {
+        /// What was being done.
+        context: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// libbpf failed at something else.
     #[error("{context}: {source}")]
     Libbpf {
@@ -80,17 +104,34 @@ pub enum Error {
     },
 }
 
-/// Why the kernel ended a scheduler.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Exit {
-    /// The kernel's `scx_exit_kind`: 64 to 67 are orderly ends, 1024 and above are errors.
-    pub kind: i32,
-    /// The scheduler's own code.
-    pub code: i64,
-    /// The kernel's reason.
-    pub reason: String,
-    /// The kernel's message.
-    pub message: String,
+impl Error {
+    /// The program's exit code for it: 3 for what the machine cannot do now, 2 for bad input, 1 for a scheduler that
+    /// the kernel does not take.
+    pub fn code(&self) -> u8 {
+        match self {
+            Error::Open(_)
+            | Error::NoScheduler
+            | Error::NoProgram(_)
+            | Error::NoKnob { .. }
+            | Error::FixedKnob(_)
+            | Error::KnobSize { .. } => 2,
+            Error::Load(_) => 1,
+            _ => 3,
+        }
+    }
+}
+
+pub use exit::Exit;
+
+/// Whom a scheduler is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Whom the object says.
+    #[default]
+    AsDeclared,
+    /// Only tasks that ask for `SCHED_EXT` (`SCX_OPS_SWITCH_PARTIAL`), whatever the object says.
+    WhoAsks,
 }
 
 /// An object whose programs are in the kernel, not yet scheduling.
@@ -99,10 +140,16 @@ pub struct Loaded {
     /// Callbacks that the scheduler implements: the member's name and the program's.
     callbacks: Vec<(String, String)>,
     variables: variables::Variables,
+    partial: bool,
 }
 
 /// Loads `object` (an ELF BPF object) with these knobs set. Nothing is scheduled by it before [`Loaded::attach`].
 pub fn load(object: &[u8], knobs: &[(&str, i64)]) -> Result<Loaded, Error> {
+    load_for(object, knobs, Scope::AsDeclared)
+}
+
+/// The same, for these tasks.
+pub fn load_for(object: &[u8], knobs: &[(&str, i64)], scope: Scope) -> Result<Loaded, Error> {
     if !Path::new(STATE).exists() {
         return Err(Error::NoSchedExt);
     }
@@ -110,7 +157,16 @@ pub fn load(object: &[u8], knobs: &[(&str, i64)]) -> Result<Loaded, Error> {
     let callbacks = opened.callbacks()?;
     let variables = opened.variables();
     opened.set_all(knobs)?;
-    Ok(Loaded { object: opened.load()?, callbacks, variables })
+    if scope == Scope::WhoAsks {
+        opened.ask_first()?;
+    }
+    let partial = opened.flags() & object::SWITCH_PARTIAL != 0;
+    Ok(Loaded { object: opened.load()?, callbacks, variables, partial })
+}
+
+/// Whether the object takes only tasks that ask for `SCHED_EXT`. Needs no kernel with sched_ext.
+pub fn takes_who_asks(object: &[u8]) -> Result<bool, Error> {
+    Ok(Opened::new(object)?.flags() & object::SWITCH_PARTIAL != 0)
 }
 
 impl Loaded {
@@ -127,10 +183,22 @@ impl Loaded {
         self.callbacks.iter().map(|(callback, _)| callback.as_str())
     }
 
-    /// Hands every task to the scheduler. The kernel runs it until the result is dropped or it fails.
+    /// Whether only tasks that ask for `SCHED_EXT` will be its own.
+    pub fn is_partial(&self) -> bool {
+        self.partial
+    }
+
+    /// Where the programs' machine code came from, to read a backtrace by.
+    pub fn lines(&self) -> exit::Lines {
+        exit::Lines::of(&self.object)
+    }
+
+    /// Hands the tasks to the scheduler. The kernel runs it until the result is dropped or it fails.
     pub fn attach(mut self) -> Result<Attached, Error> {
         let mut map = table(&mut self.object).ok_or(Error::NoScheduler)?;
-        let link = map.attach_struct_ops().map_err(|error| Error::Attach(format!("{error:?}")))?;
+        object::listen();
+        let refused = |error| Error::Attach(format!("{error:?}; {}", object::messages().trim()));
+        let link = map.attach_struct_ops().map_err(refused)?;
         Ok(Attached { link: Some(link), loaded: self })
     }
 }
@@ -155,12 +223,15 @@ impl Attached {
 
     /// Why the kernel ended it, if it did and the object keeps an exit record (`.data.exit`).
     pub fn exit(&self) -> Option<Exit> {
-        exit_of(&self.loaded.object)
+        exit::of(&self.loaded.object)
     }
 
     /// Changes a knob of the running scheduler.
     pub fn set(&self, name: &str, value: i64) -> Result<(), Error> {
         let variable = self.loaded.variables.find(name)?;
+        if variable.is_fixed() {
+            return Err(Error::FixedKnob(name.to_owned()));
+        }
         let map = self.loaded.object.maps().find(|map| variable.is_in(&object::name_of(map.name())));
         let map = map.ok_or_else(|| self.loaded.variables.unknown(name))?;
         let failed = |source| Error::Libbpf { context: "changing a knob", source };
@@ -198,6 +269,11 @@ impl Attached {
         self.exit()
     }
 
+    /// Gives all tasks back without waiting for it.
+    pub fn unlink_at_once(&mut self) {
+        drop(self.link.take());
+    }
+
     fn unlink(&mut self) {
         if self.link.take().is_some() {
             wait_for("disabled", Duration::from_secs(30));
@@ -209,13 +285,6 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.unlink();
     }
-}
-
-/// The exit record that an object of ours keeps.
-fn exit_of(object: &Object) -> Option<Exit> {
-    let record = object.maps().find(|map| object::name_of(map.name()).ends_with(".data.exit"))?;
-    let bytes = record.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
-    decode_exit(&bytes)
 }
 
 /// The state of sched_ext in this kernel; empty if it has none.
@@ -233,36 +302,4 @@ pub fn wait_for(wanted: &str, limit: Duration) -> bool {
         std::thread::sleep(Duration::from_millis(5));
     }
     true
-}
-
-/// Reads `struct exit_record` of bpf/include/schedlab.bpf.h; `None` while its kind is 0.
-fn decode_exit(bytes: &[u8]) -> Option<Exit> {
-    const REASON: usize = 16;
-    const MESSAGE: usize = REASON + 128;
-    let kind = i32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
-    let code = i64::from_ne_bytes(bytes.get(8..16)?.try_into().ok()?);
-    let text = |bytes: &[u8]| {
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
-    };
-    let (reason, message) = (text(bytes.get(REASON..MESSAGE)?), text(bytes.get(MESSAGE..)?));
-    (kind != 0).then_some(Exit { kind, code, reason, message })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_exit_record_is_read() {
-        let mut bytes = vec![0_u8; 16 + 128 + 1024];
-        assert_eq!(decode_exit(&bytes), None);
-        bytes[..4].copy_from_slice(&1026_i32.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&(-3_i64).to_ne_bytes());
-        bytes[16..21].copy_from_slice(b"stall");
-        bytes[144..149].copy_from_slice(b"watch");
-        let exit = Exit { kind: 1026, code: -3, reason: "stall".into(), message: "watch".into() };
-        assert_eq!(decode_exit(&bytes), Some(exit));
-        assert_eq!(decode_exit(&bytes[..100]), None);
-    }
 }

@@ -13,8 +13,8 @@ use std::sync::Mutex;
 /// What libbpf said since the last [`listen`]. One for the process because libbpf's printer is.
 static MESSAGES: Mutex<String> = Mutex::new(String::new());
 
-/// At most this much of the verifier's log is shown: its end says why.
-const LOG_CHARS_MAX: usize = 6000;
+/// `SCX_OPS_SWITCH_PARTIAL` of the kernel's `enum scx_ops_flags`: the same in every version since 6.12.
+pub const SWITCH_PARTIAL: u64 = 1 << 3;
 
 /// An object that is not in the kernel yet.
 pub struct Opened {
@@ -80,6 +80,30 @@ impl Opened {
         Ok(implemented.collect())
     }
 
+    /// The flags of the scheduler's table; 0 if it has none.
+    pub fn flags(&self) -> u64 {
+        let place = self.flags_at();
+        let table = self.object.maps().find(|map| map.map_type() == MapType::StructOps);
+        let word = place.and_then(|at| table?.initial_value()?.get(at..at + 8)?.try_into().ok());
+        word.map_or(0, u64::from_ne_bytes)
+    }
+
+    /// Makes the scheduler one for tasks that ask for `SCHED_EXT`.
+    pub fn ask_first(&mut self) -> Result<(), Error> {
+        let flags = self.flags() | SWITCH_PARTIAL;
+        let at = self.flags_at().ok_or(Error::NoScheduler)?;
+        let mut table = self.object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
+        let value = table.as_mut().and_then(|table| table.initial_value_mut()).ok_or(Error::NoScheduler)?;
+        let word = value.get_mut(at..at + 8).ok_or(Error::NoScheduler)?;
+        word.copy_from_slice(&flags.to_ne_bytes());
+        Ok(())
+    }
+
+    fn flags_at(&self) -> Option<usize> {
+        let members = self.with_btf(members)?;
+        members.into_iter().find(|(member, _)| member == "flags").map(|(_, at)| at)
+    }
+
     /// Gives the programs to the kernel, and what was said meanwhile.
     pub fn load_aloud(self, level: PrintLevel) -> (Result<Object, libbpf_rs::Error>, String) {
         listen_from(level);
@@ -94,8 +118,7 @@ impl Opened {
             if is_privilege(&error, &log) {
                 return Error::Privilege;
             }
-            let skip = log.chars().count().saturating_sub(LOG_CHARS_MAX);
-            Error::Load { what: format!("{error:?}"), log: log.chars().skip(skip).collect() }
+            Error::Load(Box::new(super::verifier::refusal(&log)))
         })
     }
 
@@ -104,6 +127,13 @@ impl Opened {
         let object = unsafe { self.object.as_libbpf_object().as_ref() };
         Btf::from_bpf_object(object).ok().flatten().map(|btf| read(&btf))
     }
+}
+
+/// The variables of an object that is in the kernel.
+pub fn variables_of(object: &Object) -> Variables {
+    // SAFETY: libbpf's object lives as long as `object`, and the BTF does not leave this function.
+    let object = unsafe { object.as_libbpf_object().as_ref() };
+    Btf::from_bpf_object(object).ok().flatten().map(|btf| Variables::read(&btf)).unwrap_or_default()
 }
 
 /// The members of the object's own `struct sched_ext_ops` that are pointers, with their byte offsets.

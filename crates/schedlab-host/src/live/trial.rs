@@ -204,26 +204,17 @@ fn under_stress(
     enabled();
     trial.stress = churn::run(length, churn::SCHED_EXT);
     trial.survived = super::state() == "enabled";
-    trial.events = events(&read("/sys/kernel/sched_ext/root/events"));
+    trial.events = super::status::events(&read("/sys/kernel/sched_ext/root/events"));
     let began = Instant::now();
     drop(link);
     super::wait_for("disabled", DETACH_MAX);
     trial.disable_ms = millis(began);
-    trial.exit = super::exit_of(&object);
+    trial.exit = super::exit::of(&object);
     Ok(())
 }
 
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
-}
-
-/// `SCX_EV_NAME 12`, a line each.
-fn events(text: &str) -> BTreeMap<String, u64> {
-    let pair = |line: &str| {
-        let (name, count) = line.split_once(' ')?;
-        Some((name.to_owned(), count.trim().parse().ok().filter(|count| *count > 0)?))
-    };
-    text.lines().filter_map(pair).collect()
 }
 
 /// The struct_ops programs in the kernel, by their number.
@@ -268,11 +259,5 @@ mod tests {
         let refused = Refusal { reason: "back-edge".to_owned(), ..Refusal::default() };
         let refused = Trial { refused: Some(refused), ..Trial::default() };
         assert_eq!(refused.faults(), ["the kernel refuses it: back-edge"]);
-    }
-
-    #[test]
-    fn events_above_zero_are_kept() {
-        let text = "SCX_EV_SELECT_CPU_FALLBACK 0\nSCX_EV_DISPATCH_KEEP_LAST 12\n\n";
-        assert_eq!(events(text), [("SCX_EV_DISPATCH_KEEP_LAST".to_owned(), 12)].into());
     }
 }

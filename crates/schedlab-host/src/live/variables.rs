@@ -60,6 +60,16 @@ impl Variable {
         map == self.section || map.strip_suffix(&self.section).is_some_and(|object| !object.contains('.'))
     }
 
+    /// Whether its section is frozen when the object is loaded.
+    pub fn is_fixed(&self) -> bool {
+        self.section.starts_with(".rodata")
+    }
+
+    /// Its bytes among those of its section.
+    pub fn bytes<'a>(&self, section: &'a [u8]) -> Option<&'a [u8]> {
+        section.get(self.offset..self.offset + self.bytes)
+    }
+
     /// Takes the value from its place among the section's bytes; `None` if it is wider than 8 bytes.
     pub fn read(&self, section: &[u8]) -> Option<i64> {
         let place = section.get(self.offset..self.offset + self.bytes)?;

@@ -41,6 +41,24 @@ pub struct Refusal {
     pub remedy: Option<String>,
 }
 
+impl Refusal {
+    /// In one line: reason, place and remedy.
+    pub fn words(&self) -> String {
+        let mut text = self.reason.clone();
+        if !self.program.is_empty() {
+            text += &format!(", in {}", self.program);
+        }
+        if let Some(source) = &self.source {
+            let code = self.code.iter().filter(|code| !code.is_empty());
+            text += &code.fold(format!(" at {source}"), |place, code| format!("{place}: {code}"));
+        }
+        if let Some(remedy) = &self.remedy {
+            text += &format!("; {remedy}");
+        }
+        text + " (`schedlab vm try` shows the steps before it)"
+    }
+}
+
 const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
 const END: &str = "-- END PROG LOAD LOG --";
 /// Steps that are worth showing: what led to the last instruction.

@@ -57,11 +57,14 @@ pub struct GuestChoice {
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=1_048_576))]
     pub memory: u32,
     /// By the CPU's virtualisation [default: if it boots this kernel, else emulation]
-    #[arg(long, conflicts_with_all = ["tcg", "icount"])]
+    #[arg(long, conflicts_with_all = ["tcg", "turns", "icount"])]
     pub kvm: bool,
     /// By emulation, one host thread for each CPU
-    #[arg(long, conflicts_with = "icount")]
+    #[arg(long, conflicts_with_all = ["turns", "icount"])]
     pub tcg: bool,
+    /// By emulation in which CPUs take turns: slower, and safe for commands that load schedulers
+    #[arg(long, conflicts_with = "icount")]
+    pub turns: bool,
     /// By emulation with a clock of 1 ns an instruction, independent of the host
     #[arg(long)]
     pub icount: bool,
@@ -84,6 +87,7 @@ impl GuestChoice {
         let choices = [
             (self.kvm, Acceleration::Kvm),
             (self.tcg, Acceleration::Emulation),
+            (self.turns, Acceleration::EmulationInTurns),
             (self.icount, Acceleration::InstructionCount),
         ];
         choices.into_iter().find_map(|(chosen, how)| chosen.then_some(how))

@@ -192,7 +192,7 @@ fn numbered(text: &str) -> Result<String, Failure> {
 }
 
 /// The number a text means for a variable of an object, within its type and bounds, as 64 bits.
-fn knob_value(image: &ObjectImage, name: &str, text: &str) -> Result<i64, String> {
+pub fn knob_value(image: &ObjectImage, name: &str, text: &str) -> Result<i64, String> {
     let kernel = kernel_btf(KernelVersion::V7_2);
     let scope = Scope { variables: BTreeMap::new(), object: &image.btf, kernel: &kernel };
     let number = evaluate(text, &scope)?.in_unit(&image.unit_of(name))?;

@@ -7,6 +7,7 @@ mod demo;
 mod doctor;
 mod examine;
 mod list;
+mod live;
 mod machine;
 mod man;
 mod metric_command;
@@ -29,7 +30,16 @@ pub struct Context {
 /// Runs the command that was given.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let context = Context { quiet: cli.quiet };
+    live::repair_first(&cli.command);
     match cli.command {
+        Command::Run(args) => live::run(&args, context),
+        Command::Start(args) => live::start(&args, context),
+        Command::Switch(args) => live::switch(&args, context),
+        Command::Set(args) => live::set(&args, context),
+        Command::Stop(args) => live::stop(&args, context),
+        Command::Status(args) => live::status(&args),
+        Command::Restore(args) => live::restore(&args),
+        Command::Hold(args) => live::hold(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::List(args) => list::run(&args),
         Command::Completions { shell } => man::completions(shell),

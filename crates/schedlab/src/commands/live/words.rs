@@ -1,0 +1,82 @@
+//! Live schedulers in words: what runs, how it ended, how a probation went, who holds what.
+
+use schedlab_host::live::canary::Delays;
+use schedlab_host::live::control::{Held, Load, Probed, Taken};
+use schedlab_host::live::hold::End;
+use schedlab_host::live::journal::Repaired;
+use schedlab_report::units;
+
+/// What was left behind and is undone now.
+pub fn repaired(repaired: &Repaired) -> String {
+    let who = repaired.owner.as_ref().map_or("a command".to_owned(), ToString::to_string);
+    format!("{who} ended without undoing its changes; undone now: {}", repaired.undone.join("; "))
+}
+
+/// Whom a scheduler is given.
+pub fn scope(partial: bool) -> &'static str {
+    if partial { "only tasks that ask for SCHED_EXT" } else { "all tasks of the machine" }
+}
+
+/// Name and knobs.
+pub fn name(load: &Load) -> String {
+    let knobs = load.knobs.iter().map(|(name, value)| format!("{name}={value}"));
+    std::iter::once(load.name.clone()).chain(knobs).collect::<Vec<_>>().join(" ")
+}
+
+/// What runs, and how long it took.
+pub fn runs(held: &Held, taken: &Taken) -> String {
+    let (load, enable) = (micros(taken.load_us), micros(taken.enable_us));
+    let mut text = format!("Runs       {} for {}\n", held.name, scope(held.partial));
+    for (name, value) in &held.knobs {
+        text += &format!("Knob       {name} = {value}\n");
+    }
+    text + &format!("Took       {load} to load, {enable} to enable\n")
+}
+
+/// How a probation went.
+pub fn probed(probed: &Probed) -> String {
+    let mut text = format!("Canaries   {}\n", delays(&probed.delays));
+    if let Some(trip) = &probed.trip {
+        let seconds = probed.length_ms as f64 / 1_000.0;
+        text += &format!("Guard      {} tripped after {seconds:.1} s: {}\n", trip.guard, trip.measured);
+        let now = probed.now.as_deref().unwrap_or("the kernel's own scheduler");
+        text += &format!("Rolled back to {now}\n");
+    }
+    text
+}
+
+/// Wake-up delays.
+pub fn delays(delays: &Delays) -> String {
+    let time = |ns: u64| units::time(ns as f64);
+    format!(
+        "{} wake-ups, delayed by {} on average, 99 % by at most {}, the worst by {}",
+        units::grouped(i64::try_from(delays.count).unwrap_or(i64::MAX)),
+        time(delays.mean_ns),
+        time(delays.p99_ns),
+        time(delays.max_ns)
+    )
+}
+
+/// How it ended: the reason, the way to a mistake, and what the kernel's log says.
+pub fn end(end: &End) -> String {
+    let mut text = format!("Ended      {}\n", end.words());
+    for frame in &end.backtrace {
+        let kind = if frame.program { "its" } else { "the kernel's" };
+        let line = frame.line.iter().fold(String::new(), |_, line| format!(", {line}"));
+        text += &format!("Backtrace  {kind} {}{line}\n", frame.function);
+    }
+    let is_error = end.exit.as_ref().is_none_or(schedlab_host::live::Exit::is_error);
+    for line in end.log.iter().filter(|line| is_error && line.starts_with("sched_ext:")) {
+        text += &format!("Kernel     {line}\n");
+    }
+    text
+}
+
+/// What was undone, a line each.
+pub fn undone(undone: &[String]) -> String {
+    undone.iter().map(|what| format!("Undone     {what}\n")).collect()
+}
+
+fn micros(us: u64) -> String {
+    units::time(us as f64 * 1_000.0)
+}

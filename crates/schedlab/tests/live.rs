@@ -1,0 +1,315 @@
+//! Live schedulers by the commands, in a real kernel: Linux 7.2 in QEMU. Behind the feature `vm-tests`.
+//!
+//! Each test boots once and runs a list of shell commands as root, each under a name; what they print comes out and is
+//! judged here. CPUs are emulated in turns, because loading schedulers makes a kernel patch its own code.
+
+use schedlab_host::vm::{Kernel, KernelName, Machine, Run};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// A name and a shell command.
+type Step = (&'static str, &'static str);
+
+/// What the commands printed, both outputs together.
+struct Said(BTreeMap<String, String>);
+
+impl Said {
+    /// Of the step of that name.
+    #[track_caller]
+    fn of(&self, step: &str) -> &str {
+        self.0.get(step).unwrap_or_else(|| panic!("no step {step:?}: {:#?}", self.0))
+    }
+
+    /// It says each of these.
+    #[track_caller]
+    fn says(&self, step: &str, texts: &[&str]) {
+        for text in texts {
+            assert!(self.of(step).contains(text), "{step} does not say {text:?}:\n{}", self.of(step));
+        }
+    }
+
+    /// The JSON in it.
+    #[track_caller]
+    fn json(&self, step: &str) -> Value {
+        let text = self.of(step);
+        let from = text.find('{').unwrap_or_else(|| panic!("{step} has no JSON:\n{text}"));
+        let mut values = serde_json::Deserializer::from_str(&text[from..]).into_iter();
+        let value = values.next().expect("there is a brace");
+        value.unwrap_or_else(|error| panic!("{step}: {error}\n{text}"))
+    }
+}
+
+fn machine(limit_s: u64) -> Machine {
+    let kernel = Kernel::get(KernelName::V7_2).expect("a kernel with sched_ext");
+    let mut machine = Machine::new(kernel, Path::new(env!("CARGO_BIN_EXE_schedlab")));
+    machine.safe_for_loading().time_limit(Duration::from_secs(limit_s));
+    for name in ["stall", "double_insert", "garbage"] {
+        let object = schedlab_objects::test_object(name).expect("a test object");
+        machine.contents(object, &format!("{name}.bpf.o"));
+    }
+    machine.contents(schedlab_objects::scheduler("vtime").expect("a scheduler"), "vtime.bpf.o");
+    machine
+}
+
+fn run(machine: &mut Machine, script: &str) -> Run {
+    let script = format!("ln -s /bin/schedlab-guest /bin/schedlab\nexec 2>&1\n{script}\n");
+    machine.contents(script.as_bytes(), "script.sh");
+    machine.run(&["sh", "/script.sh"]).expect("the machine runs")
+}
+
+/// Runs the steps in one boot; each says its exit code at its end.
+fn steps(limit_s: u64, steps: &[Step]) -> Said {
+    let line = |(name, command): &Step| format!("echo '== {name}'\n{command}\necho \"code $?\"\n");
+    let script: String = steps.iter().map(line).collect();
+    let run = run(&mut machine(limit_s), &script);
+    let text = run.text();
+    let parts = text.split("== ").skip(1).filter_map(|part| part.split_once('\n'));
+    let said: BTreeMap<String, String> =
+        parts.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
+    assert_eq!(said.len(), steps.len(), "{text}\n{}", run.kernel_log);
+    Said(said)
+}
+
+const LIFE: &[Step] = &[
+    ("before", "schedlab status --json -"),
+    (
+        "run",
+        "schedlab run vtime --set slice_ns=5ms --json /tmp/run -- sh -c 'cat /sys/kernel/sched_ext/root/ops; exit 3'",
+    ),
+    ("ran", "cat /tmp/run"),
+    (
+        "only command",
+        "schedlab run vtime --only-command -- sh -c 'cut -d\" \" -f41 /proc/self/stat; cat /sys/kernel/sched_ext/switch_all'",
+    ),
+    ("dry run", "schedlab run vtime --dry-run -- true; cat /sys/kernel/sched_ext/enable_seq"),
+    ("start", "schedlab start vtime --set slice_ns=4ms --json -"),
+    ("status", "schedlab status --json -"),
+    ("words", "schedlab status"),
+    ("set", "schedlab set slice_ns=3ms && schedlab status --json -"),
+    ("bad set", "schedlab set no_such_knob=3"),
+    ("two of us", "schedlab run fifo -- true"),
+    ("switch", "schedlab switch fifo --json -"),
+    ("refused", "schedlab switch /garbage.bpf.o"),
+    ("goes on", "cat /sys/kernel/sched_ext/root/ops"),
+    ("stop", "schedlab stop"),
+    ("after", "schedlab status --json -; ls /run/schedlab"),
+    ("stop nothing", "schedlab stop"),
+    ("nothing to restore", "schedlab restore"),
+    (
+        "foreign",
+        "schedlab-guest load /vtime.bpf.o -- sleep 4 > /dev/null & \
+         until [ \"$(cat /sys/kernel/sched_ext/state)\" = enabled ]; do sleep 0.1; done; schedlab run fifo -- true",
+    ),
+    ("foreign status", "schedlab status; wait"),
+];
+
+#[test]
+fn a_scheduler_lives_and_goes_by_the_commands() {
+    let said = steps(120, LIFE);
+    assert_eq!(said.json("before")["kernel"]["state"], "disabled");
+    said.says("run", &["Runs       vtime for all tasks of the machine", "\nvtime\n", "code 3\n"]);
+    let ran = said.json("ran");
+    assert_eq!((&ran["code"], &ran["knobs"]["slice_ns"]), (&3.into(), &5_000_000.into()));
+    assert_eq!(ran["end"]["exit"]["kind"], 64, "SCX_EXIT_UNREG: {ran}");
+    said.says("only command", &["only tasks that ask for SCHED_EXT", "\n7\n0\n", "code 0"]);
+    said.says("dry run", &["Nothing was changed", "1. take /run/schedlab/lock", "\n2\ncode 0"]);
+    assert_eq!(said.json("start")["runs"]["held"]["knobs"]["slice_ns"], 4_000_000);
+    let status = said.json("status");
+    assert_eq!(
+        (&status["kernel"]["scheduler"], &status["others"]),
+        (&"vtime".into(), &serde_json::json!([]))
+    );
+    assert_eq!(status["schedlab"]["held"]["knobs"]["slice_ns"], 4_000_000);
+    said.says(
+        "words",
+        &[
+            "'vtime', enabled for all tasks",
+            "Held by    schedlab: `schedlab start vtime",
+            "slice_ns = 4000000",
+        ],
+    );
+    assert_eq!(said.json("set")["schedlab"]["held"]["knobs"]["slice_ns"], 3_000_000);
+    said.says("bad set", &["no_such_knob", "code 2"]);
+    said.says("two of us", &["`schedlab start vtime", "schedlab stop", "code 3"]);
+    let switched = said.json("switch");
+    assert_eq!((&switched["runs"]["name"], &switched["before"]["kind"]), (&"fifo".into(), &64.into()));
+    said.says("refused", &["R1 invalid mem access 'scalar'", "garbage_enqueue", "garbage.bpf.c:", "code 1"]);
+    said.says("goes on", &["fifo\n"]);
+    said.says("stop", &["taken out by the program that loaded it", "code 0"]);
+    assert_eq!(said.json("after")["kernel"]["state"], "disabled");
+    said.says("after", &["lock\n"]);
+    assert!(!said.of("after").contains("journal") && !said.of("after").contains("control"));
+    said.says("stop nothing", &["schedlab holds no scheduler", "code 3"]);
+    said.says("nothing to restore", &["Nothing was left changed", "code 0"]);
+    said.says("foreign", &["'vtime' is enabled by schedlab-guest (process ", "code 3"]);
+    said.says("foreign status", &["Held by    'vtime' is enabled by schedlab-guest"]);
+}
+
+/// Kills every process of ours while a scheduler runs, in turns one that `start` left and one that runs a command; then
+/// says how long the kernel took, and what the next command found and left.
+const KILL: &str = r#"
+ours() {
+    for process in /proc/[0-9]*; do
+        pid=${process#/proc/}
+        [ "$pid" != 1 ] && [ "$(readlink "$process/exe")" = /bin/schedlab-guest ] && echo "$pid"
+    done
+}
+now() { cut -d' ' -f1 /proc/uptime; }
+policy() { [ -z "$1" ] && echo 0 || cut -d' ' -f41 "/proc/$1/stat"; }
+round=0
+while [ $round -lt $ROUNDS ]; do
+    round=$((round + 1))
+    command=
+    if [ $((round % 2)) = 0 ]; then
+        schedlab -q run vtime --only-command -- sleep 1000 &
+        # Those of earlier rounds may still be listed: nobody waits for them.
+        until [ "$(policy $command)" = 7 ]; do command=$(pidof sleep | tr ' ' '\n' | sort -n | tail -n 1); done
+    else
+        schedlab -q start vtime > /dev/null
+    fi
+    held=$(policy $command)
+    state=$(cat /sys/kernel/sched_ext/state)
+    pids=$(ours)
+    begin=$(now)
+    kill -9 $pids
+    until [ "$(cat /sys/kernel/sched_ext/state)" = disabled ]; do :; done
+    end=$(now)
+    journals=$(ls /run/schedlab | grep -c journal)
+    said=$(schedlab status 2>&1 > /dev/null)
+    echo "round $round $state $begin $end $held $(policy $command) $journals $(ls /run/schedlab | grep -c journal) $said"
+    [ -z "$command" ] || kill $command
+done
+"#;
+
+#[test]
+fn after_sigkill_the_kernel_is_on_its_own_and_nothing_is_left() {
+    const ROUNDS: usize = 20;
+    let run = run(&mut machine(200), &KILL.replace("$ROUNDS", &ROUNDS.to_string()));
+    let text = run.text();
+    let rounds: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.starts_with("round "))
+        .map(|line| line.splitn(10, ' ').collect())
+        .collect();
+    assert_eq!(rounds.len(), ROUNDS, "{text}\n{}", run.kernel_log);
+    for (index, round) in rounds.iter().enumerate() {
+        let seconds = |at: usize| round[at].parse::<f64>().expect("a time");
+        assert_eq!(round[2], "enabled", "{text}");
+        assert!(seconds(4) - seconds(3) <= 1.0, "the kernel took too long: {text}");
+        let ran_command = index % 2 == 1;
+        // SCHED_EXT while it ran, SCHED_NORMAL after the next command.
+        assert_eq!((round[5], round[6]), (if ran_command { "7" } else { "0" }, "0"), "{text}");
+        assert_eq!((round[7], round[8]), ("1", "0"), "a journal was there, and is gone: {text}");
+        assert_eq!(round[9].contains("went from SCHED_EXT to SCHED_NORMAL"), ran_command, "{text}");
+    }
+}
+
+/// Our schedulers replace each other under load, until so many switches are done or the time is over.
+const SWITCH: &str = r#"
+schedlab -q start vtime > /dev/null || exit 1
+schedlab-guest stress $LIMIT_MS > /tmp/stress &
+stress=$!
+# fixed_priority lets whoever has a worse nice value starve, also the one who asks for the switch.
+renice -n -20 -p $$
+times=0
+while [ $times -lt $TIMES ] && [ -d /proc/$stress ]; do
+    for scheduler in $SCHEDULERS; do
+        schedlab -q switch $scheduler --json /tmp/switch && tr -d '\n ' < /tmp/switch
+        echo
+        times=$((times + 1))
+        [ "$(cat /sys/kernel/sched_ext/root/ops)" = $scheduler ] || exit 1
+    done
+done
+echo "switches $times"
+schedlab stop
+wait $stress
+cat /tmp/stress
+"#;
+
+/// A hundred switches take minutes where CPUs are emulated in turns: SCHEDLAB_SWITCHES asks for another number, without a
+/// limit of time.
+#[test]
+fn our_schedulers_replace_each_other_under_load() {
+    let asked: Option<u32> =
+        std::env::var("SCHEDLAB_SWITCHES").ok().map(|text| text.parse().expect("a number"));
+    let (times, limit_s) = asked.map_or((100, 40), |times| (times, u64::from(times) * 10));
+    let schedulers: Vec<&str> = schedlab_objects::SCHEDULERS.iter().map(|object| object.name).collect();
+    let script = SWITCH
+        .replace("$LIMIT_MS", &(limit_s * 1_000).to_string())
+        .replace("$TIMES", &times.to_string())
+        .replace("$SCHEDULERS", &schedulers.join(" "));
+    let run = run(&mut machine(limit_s + 120), &script);
+    let text = run.text();
+    let count =
+        text.lines().find_map(|line| line.strip_prefix("switches ")).and_then(|count| count.parse().ok());
+    let count: u32 = count.unwrap_or_else(|| panic!("{text}\n{}", run.kernel_log));
+    let switched: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let taken = |value: &Value| value["taken"]["enable_us"].as_u64();
+    let mut windows: Vec<u64> = switched.iter().filter_map(taken).collect();
+    windows.sort_unstable();
+    assert_eq!(windows.len(), count as usize, "{text}");
+    eprintln!("{count} switches, each {} µs in the median without a scheduler", windows[windows.len() / 2]);
+    assert!(count >= asked.unwrap_or(12), "{count} switches: {text}");
+    for value in switched.iter().filter(|value| value.get("before").is_some()) {
+        assert_eq!(value["before"]["kind"], 64, "the one before had come to harm: {value}");
+    }
+    let stress = switched.iter().find_map(|value| value["stress"].as_array()).expect("the stress ends");
+    assert!(stress.iter().all(|kind| kind["operations"].as_u64() > Some(0)), "{stress:?}");
+    assert!(text.contains("The kernel's own scheduler has all tasks."), "{text}");
+}
+
+const GUARDS: &[Step] = &[
+    ("kept", "schedlab start vtime --canary 2 --stall 30s"),
+    ("switch rolls back", "schedlab switch fifo --canary 2 --p99 1ns"),
+    ("goes on", "cat /sys/kernel/sched_ext/root/ops; schedlab -q stop > /dev/null"),
+    ("p99", "schedlab start vtime --canary 5 --p99 1ns --json -"),
+    ("rolled back", "cat /sys/kernel/sched_ext/state; ls /run/schedlab"),
+    ("stall", "schedlab start /stall.bpf.o --canary 20 --stall 500ms"),
+    ("kernel", "schedlab run /stall.bpf.o -- sleep 4"),
+    ("mistake", "schedlab run /double_insert.bpf.o -- sleep 2"),
+    ("unseen", "schedlab -q start /double_insert.bpf.o; sleep 2; schedlab status"),
+    (
+        "trial of a command",
+        "schedlab -q run vtime --trial --rounds 3 --stall 60s --json - -- sh -c 'i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done'",
+    ),
+    ("trial", "schedlab -q start fifo --trial --rounds 2 --round 1s --stall 60s --json -"),
+    ("interrupted", "schedlab run vtime -- sleep 100 & sleep 3; kill -TERM $!; wait $!"),
+    ("at the end", "cat /sys/kernel/sched_ext/state; ls /run/schedlab; pidof sleep"),
+];
+
+#[test]
+fn guards_trip_trials_compare_and_all_is_undone() {
+    let said = steps(200, GUARDS);
+    said.says("kept", &["Runs       vtime", "Canaries   ", "Next       ", "code 0"]);
+    said.says(
+        "switch rolls back",
+        &["Guard      p99 tripped", "(bound 1 ns)", "Rolled back to vtime", "code 1"],
+    );
+    said.says("goes on", &["vtime\n"]);
+    assert_eq!(said.json("p99")["probation"]["trip"]["guard"], "p99");
+    said.says("p99", &["code 1"]);
+    said.says("rolled back", &["disabled\nlock\n"]);
+    // Which of the two comes first depends on how long the machine takes.
+    let stall = said.of("stall");
+    assert!(stall.contains("stall tripped") || stall.contains("the watchdog ended it"), "{stall}");
+    said.says("stall", &["Rolled back to the kernel's own", "code 1"]);
+    said.says("kernel", &["Ended      the watchdog ended it", "failed to run for", "code 1"]);
+    said.says("mistake", &["the kernel ended it for a mistake", "in its double_insert_", "line ", "code 1"]);
+    said.says("unseen", &["Last       /double_insert.bpf.o", "the kernel ended it for a mistake"]);
+    for (step, metric) in [("trial of a command", "wall_ns"), ("trial", "p99_ns")] {
+        let trial = said.json(step);
+        let row = &trial["rows"][0];
+        assert_eq!(row["metric"], metric, "{trial}");
+        assert!(
+            row["low"].as_f64() <= row["ratio"].as_f64() && row["kernel"].as_f64() > Some(0.0),
+            "{trial}"
+        );
+        let order = trial["rounds"].as_array().expect("rounds").iter().map(|round| round["on_trial"] == true);
+        assert!(order.take(4).eq([false, true, true, false]), "{trial}");
+    }
+    said.says("interrupted", &["schedlab: interrupted", "code 130"]);
+    said.says("at the end", &["disabled\n", "lock\n", "code 1"]);
+    assert!(!said.of("at the end").contains("journal"));
+}
