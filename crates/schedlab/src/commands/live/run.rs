@@ -160,15 +160,23 @@ fn guard(canary: &Canary, guards: &Guards) -> Option<Trip> {
     canary.check(guards, false)
 }
 
+/// A command that Ctrl-C reached too may end in its own way; one that only we were told of is told after this long.
+const GRACE: Duration = Duration::from_millis(500);
+
 /// Waits for the command to end by itself or, once a signal has come, by that signal.
 fn outlive(work: &mut Work, interrupted: &Arc<AtomicBool>, was_interrupted: &mut bool) -> i32 {
+    let mut since: Option<Instant> = None;
+    let mut told = false;
     loop {
         if let Some(code) = work.ended() {
             return code;
         }
-        if interrupted.load(Ordering::Relaxed) && !*was_interrupted {
+        if interrupted.load(Ordering::Relaxed) {
             *was_interrupted = true;
-            work.terminate();
+            if !told && since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+                told = true;
+                work.terminate();
+            }
         }
         std::thread::sleep(Duration::from_millis(10));
     }
