@@ -5,6 +5,7 @@
 
 pub mod compare;
 mod convert;
+pub mod diff;
 pub mod fidelity;
 pub mod html;
 pub mod json;

@@ -3,6 +3,7 @@
 //! Not here: what commands do ([`crate::commands`]).
 
 pub mod live;
+pub mod recordings;
 pub mod vm;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -53,8 +54,12 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Record a command, a process, a unit or a control group on the live kernel
     Record(RecordArgs),
+    /// Make a recording of a trace by perf, trace-cmd or Perfetto, or an anonymous one of a recording
+    Import(recordings::ImportArgs),
     /// Show what is in a recording, a workload, an object file or a scheduler
     Show(ShowArgs),
+    /// What changed between two recordings or results of the same work
+    Diff(recordings::DiffArgs),
     /// Run a command on the live kernel under a scheduler, then take it out
     Run(live::RunArgs),
     /// Start a scheduler on the live kernel and let it run

@@ -26,7 +26,8 @@ use std::io::{self, Write};
 pub const VERSION: u32 = 2;
 const VERSION_MIN: u32 = 1;
 
-const MAGIC: [u8; 8] = *b"\x89SLREC\r\n";
+/// What every recording begins with.
+pub const MAGIC: [u8; 8] = *b"\x89SLREC\r\n";
 const BLOCK_HEADER: usize = 13;
 /// A block is closed when its payload reaches this size: small enough to lose little, large enough to cost little.
 const BLOCK_BYTES: usize = 64 << 10;

@@ -3,6 +3,7 @@
 //! Made by the live recorder or by the simulator; the type and the file are the same. The file:
 //! [`codec`]; how events lie in it: `event_codec`.
 
+mod anonymise;
 pub mod codec;
 mod event_codec;
 mod runs;

@@ -4,8 +4,10 @@ mod calibrate;
 pub(crate) mod common;
 mod compare;
 mod demo;
+mod diff;
 mod doctor;
 mod examine;
+mod import;
 mod list;
 mod live;
 mod machine;
@@ -47,7 +49,9 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Compare(args) => compare::run(&args, context),
         Command::Simulate(args) => simulate::run(&args, context),
         Command::Record(args) => record::run(&args, context),
+        Command::Import(args) => import::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Machine(args) => machine::run(&args, context),
         Command::Vm(args) => vm::run(&args, context),
         Command::Demo(args) => demo::run(&args, context),

@@ -2,7 +2,8 @@
 
 use super::library;
 use anyhow::{Context, Result, anyhow, bail};
-use schedlab_model::recording::Recording;
+use schedlab_import::ImportOptions;
+use schedlab_model::recording::{Recording, codec};
 use schedlab_model::workload::{Workload, builtin, file, rtapp};
 use std::path::Path;
 
@@ -32,6 +33,9 @@ pub fn load(text: &str) -> Result<Work> {
             Some(made) => workload(made?),
             None => match library::find(library::WORKLOADS, text) {
                 Some(found) => workload(file::parse(found).with_context(|| text.to_owned())?),
+                None if path.is_file() => {
+                    Ok(Work::Recording(Box::new(load_trace(path, &ImportOptions::default())?)))
+                }
                 None => Err(unknown(text)),
             },
         },
@@ -41,9 +45,6 @@ pub fn load(text: &str) -> Result<Work> {
 fn unknown(text: &str) -> anyhow::Error {
     let builtin: Vec<&str> = builtin::BUILTINS.iter().map(|builtin| builtin.name).collect();
     let (builtin, files) = (builtin.join(", "), library::names(library::WORKLOADS));
-    if Path::new(text).exists() {
-        return anyhow!("{text}: unknown kind of file; schedlab reads .toml, rt-app's .json and .slrec");
-    }
     anyhow!(
         "there is no workload or file '{text}'; workloads: {builtin}, {files}. To record a command: schedlab compare -- {text}"
     )
@@ -51,6 +52,20 @@ fn unknown(text: &str) -> anyhow::Error {
 
 fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Reads a recording, or the trace of another recorder, by what the file begins with.
+pub fn load_trace(path: &Path, options: &ImportOptions) -> Result<Recording> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let name = || path.display().to_string();
+    match schedlab_import::detect(&bytes) {
+        Some(format) => schedlab_import::import(format, &bytes, options).with_context(name),
+        None if bytes.starts_with(&codec::MAGIC) => decode_recording(&bytes).with_context(name),
+        None => bail!(
+            "{}: unknown kind of file; schedlab reads .toml, rt-app's .json, .slrec, perf.data, trace-cmd's trace.dat and Perfetto traces",
+            path.display()
+        ),
+    }
 }
 
 /// Reads a recording; a truncated one is used up to its last whole block, with a warning.
@@ -61,7 +76,7 @@ pub fn load_recording(path: &Path) -> Result<Recording> {
 
 /// Reads a recording from memory.
 pub fn decode_recording(bytes: &[u8]) -> Result<Recording> {
-    let recording = schedlab_model::recording::codec::decode(bytes)?;
+    let recording = codec::decode(bytes)?;
     if recording.events.is_empty() {
         bail!("the recording holds no event: record for longer");
     }
