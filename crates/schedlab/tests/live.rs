@@ -275,6 +275,10 @@ const GUARDS: &[Step] = &[
         "schedlab -q run vtime --trial --rounds 3 --stall 60s --json - -- sh -c 'i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done'",
     ),
     ("trial", "schedlab -q start fifo --trial --rounds 2 --round 1s --stall 60s --json -"),
+    (
+        "interrupted start",
+        "schedlab -q start vtime --canary 60 --stall 60s & sleep 3; kill -TERM $!; wait $!",
+    ),
     ("interrupted", "schedlab run vtime -- sleep 100 & sleep 3; kill -TERM $!; wait $!"),
     ("at the end", "cat /sys/kernel/sched_ext/state; ls /run/schedlab; pidof sleep"),
 ];
@@ -295,7 +299,16 @@ fn guards_trip_trials_compare_and_all_is_undone() {
     let stall = said.of("stall");
     assert!(stall.contains("stall tripped") || stall.contains("the watchdog ended it"), "{stall}");
     said.says("stall", &["Rolled back to the kernel's own", "code 1"]);
-    said.says("kernel", &["Ended      the watchdog ended it", "failed to run for", "code 1"]);
+    said.says(
+        "kernel",
+        &[
+            "Ended      the watchdog ended it",
+            "failed to run for",
+            "Waiting    ",
+            " could run for ",
+            "code 1",
+        ],
+    );
     said.says("mistake", &["the kernel ended it for a mistake", "in its double_insert_", "line ", "code 1"]);
     said.says("unseen", &["Last       /double_insert.bpf.o", "the kernel ended it for a mistake"]);
     for (step, metric) in [("trial of a command", "wall_ns"), ("trial", "p99_ns")] {
@@ -309,6 +322,7 @@ fn guards_trip_trials_compare_and_all_is_undone() {
         let order = trial["rounds"].as_array().expect("rounds").iter().map(|round| round["on_trial"] == true);
         assert!(order.take(4).eq([false, true, true, false]), "{trial}");
     }
+    said.says("interrupted start", &["schedlab: interrupted", "code 130"]);
     said.says("interrupted", &["schedlab: interrupted", "code 130"]);
     said.says("at the end", &["disabled\n", "lock\n", "code 1"]);
     assert!(!said.of("at the end").contains("journal"));

@@ -6,6 +6,7 @@
 
 use super::canary::{self, Canary, Delays, Trip};
 use super::control::{self, Answer, Held, Load, Probation, Probed, Request, Taken};
+use super::dump::{self, DumpLog, Waiting};
 use super::exit::{self, Exit, Frame, KernelLog, Lines};
 use super::journal::{self, Journal, Owner, Repaired, now_unix_s};
 use super::status::{self, KernelStatus};
@@ -35,6 +36,10 @@ pub struct End {
     pub backtrace: Vec<Frame>,
     /// What the kernel's log says.
     pub log: Vec<String>,
+    /// Who could run then, from the kernel's dump, those that waited longest first.
+    pub waiting: Vec<Waiting>,
+    /// The kernel's dump, line by line.
+    pub dump: Vec<String>,
 }
 
 impl End {
@@ -82,6 +87,7 @@ pub struct Holder {
     /// What the kernel ended last.
     ended: Option<Load>,
     log: KernelLog,
+    dump: Option<DumpLog>,
     interrupted: Arc<AtomicBool>,
     phase: String,
 }
@@ -117,6 +123,7 @@ impl Holder {
             running: None,
             ended: None,
             log: KernelLog::listen(),
+            dump: DumpLog::listen(),
             interrupted,
             phase: "starting".to_owned(),
         };
@@ -156,7 +163,7 @@ impl Holder {
         let (lines, partial) = (loaded.lines(), loaded.is_partial());
         let load_us = micros(began);
         // What the kernel said about earlier ones is not about this.
-        let _ = self.log.take();
+        let _ = (self.log.take(), self.dump.as_ref().map(DumpLog::take));
         let began = Instant::now();
         let before = self.running.take().map(|mut before| {
             before.attached.unlink_at_once();
@@ -253,7 +260,9 @@ impl Holder {
     fn end_of(&mut self, running: &Running) -> End {
         let log = self.log.take();
         let exit = running.attached.exit().or_else(|| exit::from_log(&log));
-        End { exit, backtrace: exit::backtrace(&log, &running.lines), log }
+        let dump = self.dump.as_ref().map_or(Vec::new(), DumpLog::take);
+        let backtrace = exit::backtrace(&log, &running.lines);
+        End { exit, backtrace, log, waiting: dump::waiting(&dump), dump }
     }
 
     /// Answers one command; gives the connection back if it asks to stop.

@@ -11,6 +11,7 @@ pub mod canary;
 pub mod churn;
 pub mod command;
 pub mod control;
+pub mod dump;
 pub mod exit;
 pub mod hold;
 pub mod journal;

@@ -29,7 +29,7 @@ fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<
     // clap_mangen takes a static name for the page's title.
     let renamed = command.clone().name(&*Box::leak(name.to_owned().into_boxed_str()));
     write_file(&directory.join(format!("{name}.1")), &page(renamed)?)?;
-    let mut below = command.get_subcommands().filter(|sub| sub.get_name() != "help");
+    let mut below = command.get_subcommands().filter(|sub| sub.get_name() != "help" && !sub.is_hide_set());
     below.try_for_each(|sub| write_pages(sub, &format!("{name}-{}", sub.get_name()), directory))
 }
 

@@ -2,9 +2,13 @@
 
 use schedlab_host::live::canary::Delays;
 use schedlab_host::live::control::{Held, Load, Probed, Taken};
+use schedlab_host::live::dump::Waiting;
 use schedlab_host::live::hold::End;
 use schedlab_host::live::journal::Repaired;
 use schedlab_report::units;
+
+/// Tasks of a dump that are named: those that waited longest.
+const WAITING_SHOWN: usize = 5;
 
 /// What was left behind and is undone now.
 pub fn repaired(repaired: &Repaired) -> String {
@@ -66,6 +70,14 @@ pub fn end(end: &End) -> String {
         text += &format!("Backtrace  {kind} {}{line}\n", frame.function);
     }
     let is_error = end.exit.as_ref().is_none_or(schedlab_host::live::Exit::is_error);
+    let waiting: Vec<&Waiting> = end.waiting.iter().filter(|task| !task.running).collect();
+    for task in waiting.iter().filter(|_| is_error).take(WAITING_SHOWN) {
+        let cpu = task.cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
+        text += &format!("Waiting    {} could run for {}{cpu}\n", task.task, micros(task.waits_ms * 1_000));
+    }
+    if is_error && waiting.len() > WAITING_SHOWN {
+        text += &format!("Waiting    {} more tasks\n", waiting.len() - WAITING_SHOWN);
+    }
     for line in end.log.iter().filter(|line| is_error && line.starts_with("sched_ext:")) {
         text += &format!("Kernel     {line}\n");
     }
