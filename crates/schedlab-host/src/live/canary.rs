@@ -4,7 +4,6 @@
 //! if it does not run at all, the time since then is a stall. It measures the running system from within, without any
 //! tracing; what it cannot see is the delay of tasks of other weights or pinned elsewhere.
 
-use super::tasks::policy_name;
 use schedlab_model::Nanos;
 use schedlab_model::metric::Histogram;
 use serde::{Deserialize, Serialize};
@@ -187,12 +186,6 @@ fn sleep_until(moment: Instant) {
 /// The policy of canaries for a scheduler that takes all tasks, or only those that ask.
 pub fn policy(partial: bool) -> libc::c_int {
     if partial { super::churn::SCHED_EXT } else { libc::SCHED_OTHER }
-}
-
-impl fmt::Debug for Canary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} canaries ({})", self.threads, policy_name(libc::SCHED_OTHER))
-    }
 }
 
 #[cfg(test)]

@@ -77,14 +77,15 @@ pub fn waiting(dump: &[String]) -> Vec<Waiting> {
     found
 }
 
-/// ` *R sh[7] -2310ms`: a mark for the running one, its state, who it is, since when it is runnable.
+/// ` *R sh[7] *root -2310ms`: a mark for the running one, its state, who it is, its scheduler in newer kernels, since when
+/// it is runnable.
 fn task(line: &str, cpu: Option<u32>) -> Option<Waiting> {
     let rest = line.strip_prefix(' ')?;
     let running = rest.starts_with('*');
     let rest = rest.get(2..)?.strip_prefix(' ')?;
-    let (task, since) = rest.rsplit_once(' ')?;
-    let since: i64 = since.strip_suffix("ms")?.parse().ok()?;
-    let is_task = task.ends_with(']') && task.contains('[') && !task.starts_with(' ');
+    let (task, after) = rest.split_at(rest.rfind("] ")? + 1);
+    let since: i64 = after.split(' ').next_back()?.strip_suffix("ms")?.parse().ok()?;
+    let is_task = task.contains('[') && !task.starts_with(' ');
     let waits_ms = u64::try_from(-since).unwrap_or(0);
     is_task.then(|| Waiting { task: task.to_owned(), cpu, waits_ms, running })
 }
@@ -106,7 +107,7 @@ mod tests {
             "      scx_state/flags=3/0x9 dsq_flags=0x0 ops_state/qseq=2/34",
             "CPU 1   : nr_run=1 flags=0x1 cpu_rel=0 ops_qseq=8 ksync=9",
             " *R hog[7] -900ms",
-            "  R sh[9] -2310ms",
+            "  R sh[9] *root -2310ms",
         ];
         let found = waiting(&lines.map(str::to_owned));
         let rows: Vec<(&str, Option<u32>, u64, bool)> =

@@ -92,7 +92,7 @@ pub struct Holder {
     phase: String,
 }
 
-/// What kept a machine from being taken.
+/// A holder, and what it undid first of one that was killed.
 pub type Took = (Holder, Option<Repaired>);
 
 impl Holder {

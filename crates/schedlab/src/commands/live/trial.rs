@@ -161,6 +161,7 @@ struct Row {
     kernel: f64,
     on_trial: f64,
     interval: Option<LogInterval>,
+    /// Whether all of the interval is too small a difference to have a reason.
     floor: bool,
 }
 
@@ -187,8 +188,10 @@ impl Row {
         let (kernel, on_trial) = (side(false)?, side(true)?);
         let pairs: Vec<f64> = kernel.iter().zip(&on_trial).map(|(a, b)| (b / a).ln()).collect();
         let (kernel, on_trial) = (stats::mean(&kernel), stats::mean(&on_trial));
-        let floor = key != "wall_ns" && (kernel - on_trial).abs() < FLOOR_NS;
-        Some(Row { name, key, kernel, on_trial, interval: stats::interval(&[pairs], ALPHA, 1), floor })
+        let interval = stats::interval(&[pairs], ALPHA, 1);
+        let within = |interval: LogInterval| kernel * interval.largest().exp_m1() < FLOOR_NS;
+        let floor = key != "wall_ns" && interval.is_some_and(within);
+        Some(Row { name, key, kernel, on_trial, interval, floor })
     }
 
     /// Less is better in every row.
@@ -304,6 +307,14 @@ mod tests {
             Says::CannotTell
         );
         assert_eq!(says(&rounds(&kernel[..1], &kernel[..1])), Says::CannotTell, "one pair has no spread");
+    }
+
+    #[test]
+    fn means_that_happen_to_agree_are_not_the_same() {
+        let mut rounds = rounds(&[1; 2], &[1; 2]);
+        let delays = [600_000, 200_000, 200_000, 600_000];
+        rounds.iter_mut().zip(delays).for_each(|(round, delay)| round.delays.mean_ns = delay);
+        assert_eq!(super::rows(&rounds)[2].says(), Says::CannotTell);
     }
 
     #[test]
