@@ -1,5 +1,6 @@
 //! What a simulation is made from and what it yields.
 
+use crate::behaviour::forks;
 use crate::error::SimError;
 use crate::ext::ExtScheduler;
 use schedlab_model::lever::Setting;
@@ -79,13 +80,18 @@ impl SimulationConfig {
 }
 
 impl SimulationConfig {
-    /// Gives every scheduler room for the workload's tasks.
+    /// Gives every scheduler room for the workload's tasks and those they may fork.
     pub(crate) fn make_room(&mut self) -> Result<(), SimError> {
-        let tasks = self.workload.tasks.len() as u64;
-        if let Scheduler::Ext(scheduler) = &mut self.scheduler {
-            scheduler.make_room(tasks)?;
+        let (rows, with_forks) = (self.workload.tasks.len() as u64, forks::tasks_max(&self.workload));
+        let first = match &mut self.scheduler {
+            Scheduler::Ext(scheduler) => Some(scheduler),
+            _ => None,
+        };
+        for scheduler in first.into_iter().chain(self.attachable.iter_mut().map(|other| &mut other.scheduler))
+        {
+            *scheduler = scheduler.with_room(rows, with_forks)?;
         }
-        self.attachable.iter_mut().try_for_each(|other| other.scheduler.make_room(tasks))
+        Ok(())
     }
 }
 

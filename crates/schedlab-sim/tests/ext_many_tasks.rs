@@ -43,3 +43,16 @@ fn a_fork_into_a_full_region_is_of_the_fair_class() {
     assert_eq!(result.accounts.len(), 1_002, "every child was forked");
     assert!(cpu_times(&result)[2..].iter().all(|time| *time >= 100_000));
 }
+
+/// Twenty thousand at once from one template: as often as the loop says, and from a loop without an end.
+#[test]
+fn forks_have_room() {
+    for (count, duration) in [(20_000, "3s"), (0, "450ms")] {
+        let text = format!(
+            "name = \"forks\"\nduration = \"{duration}\"\n[[task]]\nname = \"child\"\ntemplate = true\nsteps = [{{ run = \"1us\" }}, {{ sleep = \"2500ms\" }}]\n[[task]]\nname = \"parent\"\nsteps = [{{ loop = {{ count = {count}, steps = [{{ fork = \"child\" }}, {{ run = \"5us\" }}] }} }}]\n"
+        );
+        let result = Run::new("fifo", &text, 2).run(&mut NullSink);
+        assert_eq!(result.scheduler_exit, None);
+        assert!(result.accounts.len() > 20_000, "{}", result.accounts.len());
+    }
+}

@@ -221,10 +221,10 @@ impl<H: Host> Compiled<H> {
         absent
     }
 
-    /// Bytes that the maps of an object need on a machine, for [`Options::memory_bytes_log2`].
+    /// Bytes that the maps of an object need on a machine with so many tasks, for [`Options::memory_bytes_log2`].
     #[must_use]
-    pub fn map_bytes(image: &ObjectImage, nr_cpus: u32) -> u64 {
-        Layout::map_bytes(image, nr_cpus)
+    pub fn map_bytes(image: &ObjectImage, nr_cpus: u32, tasks: u64) -> u64 {
+        Layout::map_bytes(image, nr_cpus, tasks)
     }
 
     /// A fresh instance; `seed` determines its random numbers.

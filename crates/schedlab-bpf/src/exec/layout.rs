@@ -26,8 +26,8 @@ pub(crate) const MAP_OBJECT_BYTES: u64 = 64;
 
 /// Bytes of one hash that a region is made large enough for.
 const HASH_BYTES_MAX: u64 = 64 << 20;
-/// Tasks or cgroups whose storage a region is made large enough for.
-const STORAGE_OWNERS: u64 = 4096;
+/// Tasks or cgroups whose storage a region is made large enough for at least.
+const STORAGE_OWNERS_MIN: u64 = 4096;
 
 /// Frame pointer of the first function of a level; its arguments begin at the same address.
 pub(crate) const fn frame_pointer(level: u32) -> u64 {
@@ -103,9 +103,9 @@ impl Layout {
 
     /// Bytes of a region that holds the maps of an object besides the host's own things.
     ///
-    /// Hashes are counted as if full up to a bound, storage as for some thousand owners: what they really
-    /// need shows only while they run.
-    pub(crate) fn map_bytes(image: &ObjectImage, nr_cpus: u32) -> u64 {
+    /// Hashes are counted as if full up to a bound, storage as for so many owners, at least some thousand: what they
+    /// really need shows only while they run.
+    pub(crate) fn map_bytes(image: &ObjectImage, nr_cpus: u32, owners: u64) -> u64 {
         let bytes = |map: &crate::image::MapImage| {
             let stride = u64::from(map.value_size).next_multiple_of(8);
             let element = u64::from(map.key_size).next_multiple_of(8) + stride;
@@ -122,7 +122,9 @@ impl Layout {
                 kind::HASH | kind::LRU_HASH | kind::HASH_OF_MAPS | kind::LPM_TRIE => {
                     (element * entries).min(HASH_BYTES_MAX)
                 }
-                kind::TASK_STORAGE | kind::CGRP_STORAGE => element * STORAGE_OWNERS,
+                kind::TASK_STORAGE | kind::CGRP_STORAGE => {
+                    element.next_multiple_of(16).saturating_mul(owners.max(STORAGE_OWNERS_MIN))
+                }
                 _ => 0,
             }
         };

@@ -127,12 +127,12 @@ impl Code {
     pub(crate) fn new(workload: &Workload) -> Result<Code, SimError> {
         let mut code = Code::default();
         for (index, program) in workload.programs.iter().enumerate() {
-            let user = workload.tasks.iter().find(|task| task.program.0 as usize == index);
-            let task = user.map_or_else(|| format!("(program {index})"), |task| task.name.clone());
             code.starts.push(code.steps.len() as u32);
-            let endless = code
-                .program(workload, &program.ops)
-                .map_err(|(step, reason)| SimError::Program { task: task.clone(), step, reason })?;
+            let endless = code.program(workload, &program.ops).map_err(|(step, reason)| {
+                let user = workload.tasks.iter().find(|task| task.program.0 as usize == index);
+                let task = user.map_or_else(|| format!("(program {index})"), |task| task.name.clone());
+                SimError::Program { task, step, reason }
+            })?;
             code.endless.push(endless);
         }
         let missing = |task: &&TaskSpec| task.program.0 as usize >= workload.programs.len();
@@ -140,10 +140,11 @@ impl Code {
             let reason = format!("program {} does not exist", task.program.0);
             return Err(SimError::Program { task: task.name.clone(), step: 0, reason });
         }
+        // By row: for which row it was looked at last.
+        let mut seen = vec![usize::MAX; workload.tasks.len()];
         for row in 0..workload.tasks.len() {
-            let mut seen = vec![false; workload.tasks.len()];
             let mut sends = Vec::new();
-            collect_sends(workload, row, &mut seen, &mut sends);
+            collect_sends(workload, (row, row), &mut seen, &mut sends);
             code.sends.push(sends);
         }
         Ok(code)
@@ -263,15 +264,20 @@ impl Code {
     }
 }
 
-/// Channels that a task row sends to, or that templates it forks send to.
-fn collect_sends(workload: &Workload, row: usize, seen: &mut [bool], sends: &mut Vec<ChannelId>) {
-    if std::mem::replace(&mut seen[row], true) {
+/// Channels that a task row sends to, or that templates it forks send to, for the first row of all.
+fn collect_sends(
+    workload: &Workload,
+    (row, of): (usize, usize),
+    seen: &mut [usize],
+    sends: &mut Vec<ChannelId>,
+) {
+    if std::mem::replace(&mut seen[row], of) == of {
         return;
     }
     for op in &workload.programs[workload.tasks[row].program.0 as usize].ops {
         match op {
             Op::Send { channel, .. } if !sends.contains(channel) => sends.push(*channel),
-            Op::Fork { spec } => collect_sends(workload, spec.0 as usize, seen, sends),
+            Op::Fork { spec } => collect_sends(workload, (spec.0 as usize, of), seen, sends),
             _ => {}
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod amount;
 pub(crate) mod channel;
 pub(crate) mod compile;
 pub(crate) mod deadlock;
+pub(crate) mod forks;
 pub(crate) mod interpret;
 pub(crate) mod life;
 pub(crate) mod operation;

@@ -96,11 +96,22 @@ pub(crate) fn set_online(cx: &mut Cx<'_>, cpu: u32, online: bool) {
     memory.write_u32(host.rq(cpu).address + host.layout.rq.online, online.into());
 }
 
+#[cold]
+fn no_memory(cx: &mut Cx<'_>, comm: &str) {
+    let alive = cx.host().tasks.iter().skip(1).filter(|task| task.address != 0).count();
+    let mebibytes = cx.memory().size() >> 20;
+    let text = format!(
+        "no memory for task {comm}: {alive} tasks and the object's maps fill the {mebibytes} MiB that there are; \
+         let fewer tasks be alive at once"
+    );
+    exit::error(cx, text);
+}
+
 /// Gives a new task its kernel object. `false` if the region is full.
 pub(crate) fn create(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) -> bool {
     let layout = Arc::clone(&cx.host().layout);
     let Some(address) = new_task(cx.memory(), &layout, task) else {
-        exit::error(cx, format!("no memory for task {}: raise the region's size", facts.comm));
+        no_memory(cx, facts.comm);
         return false;
     };
     let (host, memory) = cx.parts();

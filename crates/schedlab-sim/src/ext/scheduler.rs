@@ -14,7 +14,7 @@ use schedlab_model::knob::Knob;
 use schedlab_model::machine::KernelVersion;
 use schedlab_model::topology::Topology;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Instructions one callback may execute: far beyond what the verifier lets pass, short enough to fail soon.
 const BUDGET: u64 = 50_000_000;
@@ -22,6 +22,8 @@ const BUDGET: u64 = 50_000_000;
 const REGION_LOG2_MIN: u32 = 24;
 /// The largest region there is.
 const REGION_LOG2_MAX: u32 = 31;
+/// The largest that is reserved for tasks that forks may make: room for about a hundred thousand at once.
+const REGION_LOG2_FORKS_MAX: u32 = 30;
 /// Bytes of region a CPU's objects need, generously.
 const BYTES_PER_CPU: u64 = 64 << 10;
 
@@ -54,6 +56,8 @@ struct Inner {
     options: ExtOptions,
     memory_bytes_log2: u32,
     set_up: Option<Arc<dyn SetUp>>,
+    /// The same with larger regions, made when a simulation first needs one, for all that come after.
+    larger: [OnceLock<Result<ExtScheduler, SimError>>; (REGION_LOG2_MAX - REGION_LOG2_MIN) as usize],
 }
 
 /// How to prepare a scheduler.
@@ -137,22 +141,27 @@ impl ExtScheduler {
             options,
             memory_bytes_log2,
             set_up,
+            larger: Default::default(),
         })))
     }
 
-    /// Prepares it anew with a larger region if its own may be too small for so many tasks; not if the size of its
-    /// region was chosen.
-    pub(crate) fn make_room(&mut self, tasks: u64) -> Result<(), SimError> {
+    /// The same with a larger region if its own may be too small for so many tasks, and those that forks may make;
+    /// itself if the size of its region was chosen. Made once, whichever simulation asks first.
+    pub(crate) fn with_room(&self, tasks: u64, with_forks: u64) -> Result<ExtScheduler, SimError> {
         let inner = &*self.0;
         let nr_cpus = inner.topology.cpu_count() as u32;
-        let memory_bytes_log2 = region_log2(self.image(), nr_cpus, tasks, &inner.layout);
+        let region = |tasks| region_log2(self.image(), nr_cpus, tasks, &inner.layout);
+        let memory_bytes_log2 = region(tasks).max(region(with_forks).min(REGION_LOG2_FORKS_MAX));
         if inner.options.memory_bytes_log2 != 0 || memory_bytes_log2 <= inner.memory_bytes_log2 {
-            return Ok(());
+            return Ok(self.clone());
         }
-        let options = ExtOptions { memory_bytes_log2, ..inner.options };
-        let (image, set_up) = (self.image().clone(), inner.set_up.clone());
-        *self = ExtScheduler::with_set_up(image, inner.version, &inner.topology, options, set_up)?;
-        Ok(())
+        let prepare = || {
+            let options = ExtOptions { memory_bytes_log2, ..inner.options };
+            let (image, set_up) = (self.image().clone(), inner.set_up.clone());
+            ExtScheduler::with_set_up(image, inner.version, &inner.topology, options, set_up)
+        };
+        let larger = &inner.larger[(memory_bytes_log2 - REGION_LOG2_MIN - 1) as usize];
+        larger.get_or_init(prepare).clone()
     }
 
     /// Helpers and kfuncs that programs of an object call and no simulated kernel of this version provides:
@@ -245,9 +254,11 @@ impl ExtScheduler {
 
 /// Bytes of a region for an object's maps, the machine's CPUs and so many tasks, as a power of two, with some to spare.
 fn region_log2(image: &ObjectImage, nr_cpus: u32, tasks: u64, layout: &Layout) -> u32 {
-    let others = u64::from(nr_cpus) * BYTES_PER_CPU + Compiled::<Host>::map_bytes(image, nr_cpus);
-    let needed = others + tasks * attach::task_bytes(layout);
-    (needed.next_power_of_two().trailing_zeros() + 1).clamp(REGION_LOG2_MIN, REGION_LOG2_MAX)
+    let maps = Compiled::<Host>::map_bytes(image, nr_cpus, tasks);
+    let others = (u64::from(nr_cpus) * BYTES_PER_CPU).saturating_add(maps);
+    let needed = others.saturating_add(tasks.saturating_mul(attach::task_bytes(layout)));
+    let whole = needed.checked_next_power_of_two().map_or(u64::BITS, u64::trailing_zeros);
+    (whole + 1).clamp(REGION_LOG2_MIN, REGION_LOG2_MAX)
 }
 
 /// Answers what the object asks of the kernel's configuration, unless a set-up did.
