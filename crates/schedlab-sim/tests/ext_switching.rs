@@ -253,3 +253,29 @@ fn a_scheduler_may_refuse_tasks_that_were_there_before_it() {
     let counts = ["initialised", "forked", "enabled", "exited"].map(|name| simulation.global(name));
     assert_eq!(counts, [Some(2), Some(1), Some(1), Some(0)], "only the task that came later is enabled");
 }
+
+/// Suspended from 200 to 600 ms, another scheduler from 400 ms on, suspended again from 800 to 900 ms. Before 7.1 the
+/// class counts who wants bypass, so that the second scheduler begins bypassed. Since then each scheduler does: the second
+/// one is not suspended; the end of a suspend whose beginning it did not see leaves its count below zero, and the next
+/// suspend does not bypass it (`scx_pm_handler`, `dec_bypass_depth`).
+#[test]
+fn a_suspend_outlives_its_scheduler() {
+    let suspend = |time: &str, long: &str| format!("[[event]]\ntime = \"{time}\"\nsuspend = \"{long}\"\n");
+    let events = suspend("200ms", "400ms") + &at("400ms", "maximal") + &suspend("800ms", "100ms");
+    let seen = |kernel| {
+        let run = Switching { kernel, ..Switching::new(&events, Some("fifo"), &["maximal"]) };
+        let (result, calls) = run.run();
+        assert_eq!(result.scheduler_exit, None);
+        nobody_is_lost(&result);
+        // Milliseconds within which tasks are given to the scheduler.
+        [(50, 190), (210, 390), (410, 590), (610, 790), (810, 890), (910, 990)].map(|(since, until)| {
+            calls.iter().any(|call| {
+                call.callback == "enqueue" && (since..until).contains(&(call.time_ns / 1_000_000))
+            })
+        })
+    };
+    for kernel in [KernelVersion::V6_12, KernelVersion { major: 7, minor: 0 }] {
+        assert_eq!(seen(kernel), [true, false, false, true, false, true], "{kernel}");
+    }
+    assert_eq!(seen(KernelVersion::V7_2), [true, false, true, true, true, true]);
+}

@@ -22,22 +22,25 @@ const MIN_DELTA_DIV: u64 = 4;
 pub(crate) fn begin(cx: &mut Cx<'_>) -> bool {
     let host = cx.host();
     host.bypass_depth += 1;
-    if std::mem::replace(&mut host.bypass, true) {
+    if host.bypass_depth != 1 {
         return false;
     }
+    host.bypass = true;
     host.count(EventCount::BypassActivate);
     host.bypass_since = host.now;
     cycle_waiting(cx);
     true
 }
 
-/// `scx_bypass(false)`: they go back to the scheduler, once this was said as often as the other. Whether they do.
+/// `scx_bypass(false)`: they go back to the scheduler, once this was said as often as the other. Whether they do. Said once
+/// more (by the end of a suspend that began before the scheduler came), the next bypass is none, as in Linux, which warns.
 pub(crate) fn end(cx: &mut Cx<'_>) -> bool {
     let host = cx.host();
-    host.bypass_depth = host.bypass_depth.saturating_sub(1);
-    if host.bypass_depth > 0 || !std::mem::replace(&mut host.bypass, false) {
+    host.bypass_depth -= 1;
+    if host.bypass_depth != 0 {
         return false;
     }
+    host.bypass = false;
     host.events[EventCount::BypassDuration as usize] += (host.now - host.bypass_since) as i64;
     cycle_waiting(cx);
     true

@@ -224,6 +224,8 @@ pub(crate) struct Ext {
     pub(super) executed_before: u64,
     /// CPUs went on or off this often (`scx_hotplug_seq`).
     pub(super) hotplug_seq: u64,
+    /// Suspends that have not ended, and when the first of them began.
+    pub(super) suspends: (i32, u64),
     /// Callbacks are logged, of schedulers that come later too.
     pub(super) logging: bool,
 }

@@ -29,8 +29,9 @@ impl Ext {
     pub(crate) fn replace(&mut self, next: Ext) {
         let (executed_before, hotplug_seq, logging) =
             (self.bpf_instructions(), self.hotplug_seq, self.logging);
+        let suspends = self.suspends;
         let log = self.attached.as_deref_mut().and_then(|before| before.host.trace.take());
-        *self = Ext { executed_before, hotplug_seq, logging, ..next };
+        *self = Ext { executed_before, hotplug_seq, logging, suspends, ..next };
         if let Some(after) = self.attached.as_deref_mut().filter(|_| logging) {
             after.host.trace = Some(log.unwrap_or_default());
         }
@@ -47,8 +48,12 @@ impl Ext {
     /// `ops.init()`, bypass, cgroups, then `ops.init_task()` of every task that exists, in the order in which they
     /// were forked. `names` are names of tasks and their cgroups. The rest is the core's, then [`Ext::enabled`].
     pub(crate) fn enable(&mut self, k: &mut Kernel, names: Vec<(String, String)>) {
-        let hotplug_seq = self.hotplug_seq;
+        let (hotplug_seq, (suspends, since)) = (self.hotplug_seq, self.suspends);
         let Some(ext) = self.attached.as_deref_mut() else { return };
+        if !ext.host.at_least(7, 1) {
+            // How deep the bypass is belongs to the class, not to a scheduler: a suspend goes on for the next one.
+            (ext.host.bypass_depth, ext.host.bypass, ext.host.bypass_since) = (suspends, suspends > 0, since);
+        }
         ext.names = names;
         let groups = k.fair.groups.list.iter().skip(1);
         let specs = groups.map(|group| CgroupSpec { path: group.path.clone(), settings: group.settings });
@@ -102,7 +107,7 @@ impl Ext {
 
     /// Every task was switched: bypass ends, every CPU looks for its next task, the user half goes on.
     pub(crate) fn enabled(&mut self, k: &mut Kernel) {
-        self.suspend(k, false);
+        self.bypass(k, false);
         if let Some(ext) = self.attached.as_deref_mut() {
             ext.go_on(k);
         }

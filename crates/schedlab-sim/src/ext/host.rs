@@ -213,7 +213,7 @@ pub(crate) struct Host {
     /// Whether [`Host::bypass_depth`] is above 0.
     pub bypass: bool,
     /// How many want it bypassed.
-    pub bypass_depth: u32,
+    pub bypass_depth: i32,
     pub exit: Option<ExitInfo>,
     pub effects: Vec<Effect>,
     pub events: [i64; EVENT_COUNTS],

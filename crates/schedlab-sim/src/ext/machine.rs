@@ -27,6 +27,16 @@ impl Ext {
     /// The machine is being suspended, or is back: `scx_pm_handler`. While several suspends overlap, the last one's end
     /// ends bypass.
     pub(crate) fn suspend(&mut self, k: &mut Kernel, suspended: bool) {
+        let (depth, since) = self.suspends;
+        self.suspends = match suspended {
+            true => (depth + 1, if depth == 0 { k.now } else { since }),
+            false => (depth - 1, since),
+        };
+        self.bypass(k, suspended);
+    }
+
+    /// Bypass of the scheduler there is begins, or ends.
+    pub(super) fn bypass(&mut self, k: &mut Kernel, suspended: bool) {
         let live = |ext: &&mut Attached| ext.host.enabled != 0 && ext.host.exit.is_none();
         let Some(ext) = self.attached.as_deref_mut().filter(live) else { return };
         if !ext.enter(k, if suspended { bypass::begin } else { bypass::end }) {
