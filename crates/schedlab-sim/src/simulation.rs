@@ -350,7 +350,7 @@ impl Simulation {
         state.level += u64::from(arrival.amount);
         let takers = if state.kind == ChannelType::Tokens { arrival.amount } else { 1 };
         self.wake_takers(channel, takers, Context::HardIrq, false);
-        self.drop_sender(channel);
+        self.drop_sender(channel, Context::HardIrq);
         self.core.k.leave_kernel(device.cpu);
     }
 

@@ -4,7 +4,8 @@
 mod ext_runs;
 
 use ext_runs::Run;
-use schedlab_model::event::{Event, EventKind, NullSink};
+use schedlab_model::TaskId;
+use schedlab_model::event::{Context, Event, EventKind, NullSink};
 use std::collections::BTreeMap;
 
 const WORKLOAD: &str = r#"
@@ -100,4 +101,38 @@ fn work_that_is_refused_whole_does_nothing() {
     let result = Run::new("init_task_fails", WORKLOAD, 2).run(&mut NullSink);
     assert_eq!(result.failed_forks.map(|failed| failed.count), Some(6));
     assert_eq!((result.makespan.0, result.cut), (0, false));
+}
+
+/// The only writer of a channel is refused when it should start: its reader learns so from outside the work, not from the
+/// task that happens to run.
+#[test]
+fn a_refused_start_wakes_in_nobody_s_name() {
+    let text = r#"
+        name = "refused"
+        duration = "100ms"
+        [channels]
+        pipe = { type = "bytes" }
+        [[task]]
+        name = "t_hog"
+        steps = [{ run = "1s" }]
+        [[task]]
+        name = "reader"
+        steps = [{ receive = { channel = "pipe", bytes = 1 } }]
+        [[task]]
+        name = "taken"
+        start = "40ms"
+        steps = [{ run = "1us" }]
+        [[task]]
+        name = "refused"
+        start = "60ms"
+        steps = [{ send = { channel = "pipe", bytes = 1 } }]
+    "#;
+    let mut events: Vec<Event> = Vec::new();
+    let result = Run::new("fork_fails", text, 1).run(&mut events);
+    assert_eq!(result.failed_forks.map(|failed| failed.first), Some("'refused' (-11)".to_owned()));
+    let woken = events.iter().find_map(|event| match event.kind {
+        EventKind::Waking { context, wakee: TaskId(2), .. } => Some((event.time.0 / 1_000_000, context)),
+        _ => None,
+    });
+    assert_eq!(woken, Some((60, Context::HardIrq)));
 }

@@ -62,17 +62,18 @@ impl Simulation {
         self.core.k.this_cpu = cpu;
         match self.core.fork_task(task) {
             Ok(()) => self.core.wake_up_new_task(task, asked.is_some()),
-            Err(error) => self.fork_failed(task, error),
+            // Whoever the CPU's current task is, it has nothing to do with this.
+            Err(error) => self.fork_failed(task, error, Context::HardIrq),
         }
         self.core.k.leave_kernel(cpu);
     }
 
     /// The scheduler refused a task (`ops.init_task`), so `fork()` returned an error: there is no child. It never runs,
-    /// holds no channel, and nobody waits for its end.
+    /// holds no channel, and nobody waits for its end. In `context` others learn of it.
     #[cold]
-    fn fork_failed(&mut self, task: TaskId, error: i32) {
+    fn fork_failed(&mut self, task: TaskId, error: i32, context: Context) {
         for channel in std::mem::take(&mut self.work.actors[task.index()].sends_to) {
-            self.drop_sender(channel);
+            self.drop_sender(channel, context);
         }
         let state = self.core.k.task_mut(task);
         state.state = TaskState::Dead;
@@ -107,7 +108,7 @@ impl Simulation {
         let cost = self.core.k.cost(CostKind::Wakeup);
         self.core.k.charge(cpu, cost);
         if let Err(error) = self.core.fork_task(child) {
-            self.fork_failed(child, error);
+            self.fork_failed(child, error, Context::Task);
             return;
         }
         self.work.actors[parent.index()].children += 1;
@@ -136,16 +137,16 @@ impl Simulation {
         let before = open.len();
         open.retain(|other| *other != channel);
         if open.len() < before {
-            self.drop_sender(channel);
+            self.drop_sender(channel, Context::Task);
         }
     }
 
     /// One sending end less; at the last one everybody who waits learns that nothing will come.
-    pub(crate) fn drop_sender(&mut self, channel: ChannelId) {
+    pub(crate) fn drop_sender(&mut self, channel: ChannelId, context: Context) {
         let state = &mut self.work.channels[channel.index()];
         state.senders -= 1;
         if state.senders == 0 {
-            self.wake_takers(channel, u32::MAX, Context::Task, false);
+            self.wake_takers(channel, u32::MAX, context, false);
         }
     }
 
@@ -154,7 +155,7 @@ impl Simulation {
         let (now, cpu) = (self.core.k.now, self.core.k.this_cpu);
         self.core.k.trace.emit(now, cpu, EventKind::Exit { task });
         for channel in std::mem::take(&mut self.work.actors[task.index()].sends_to) {
-            self.drop_sender(channel);
+            self.drop_sender(channel, Context::Task);
         }
         let parent = self.work.actors[task.index()].parent;
         if !parent.is_idle() {

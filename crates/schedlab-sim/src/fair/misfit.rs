@@ -79,8 +79,7 @@ pub(crate) fn pull(k: &mut Kernel, cpu: CpuId) -> bool {
         return false;
     }
     let capacity = u64::from(k.cpu(cpu).scale);
-    let promised = |k: &Kernel| k.fair.pushes.iter().flatten().any(|(_, to)| *to == cpu);
-    if promised(k) {
+    if packing::is_promised(k, cpu) {
         return false;
     }
     let weaker = (0..k.cpu_count() as u32).map(CpuId).filter(|from| {

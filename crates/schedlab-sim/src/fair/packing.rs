@@ -52,11 +52,17 @@ pub(super) fn needs_push(k: &mut Kernel, pass: &Pass, from: CpuId, amount: Amoun
     matches!(amount, Amount::Tasks(_)) && pass.failed(k) > pass.cache_nice_tries() + 2
 }
 
-/// Has the CPU's running task pushed to another (`active_load_balance_cpu_stop`), if it is a fair one that may run there and
-/// nobody is pushed from there yet.
+/// Whether a running task is on its way to the CPU: on Linux it is there at once.
+pub(super) fn is_promised(k: &Kernel, to: CpuId) -> bool {
+    k.fair.has_pushed && k.fair.pushes.iter().flatten().any(|(_, other)| *other == to)
+}
+
+/// Has the CPU's running task pushed to another (`active_load_balance_cpu_stop`), if it is a fair one that may run there,
+/// nobody is pushed from there yet, and nobody to there.
 pub(super) fn push(k: &mut Kernel, from: CpuId, to: CpuId) -> bool {
     let curr = k.cpu(from).curr;
-    if k.task(curr).class != Class::Fair || !k.may_run_on(curr, to) || k.fair.pushes[from.index()].is_some() {
+    let suits = k.task(curr).class == Class::Fair && k.may_run_on(curr, to);
+    if !suits || k.fair.pushes[from.index()].is_some() || is_promised(k, to) {
         return false;
     }
     request(k, from, curr, to);

@@ -3,6 +3,7 @@
 use super::Fair;
 use super::class;
 use super::ids::EntityId;
+use super::packing;
 use super::params::{FairParams, Features};
 use super::queue::{CfsRq, FairEntity};
 use crate::core::flags;
@@ -169,17 +170,7 @@ fn a_shorter_slice_wins_only_against_protection_that_is_overridden() {
 
 /// A kernel with one CPU and this many nice-0 tasks of the given custom slices.
 fn kernel(slices: &[u64]) -> Kernel {
-    let topology = Topology::flat(1).expect("one CPU");
-    let mut k = Kernel::new(KernelParts {
-        preemption: Preemption::Full,
-        hz: 250,
-        costs: CostTable::zero(),
-        domains: Domains::new(&topology),
-        fair: Fair::new(params(), 1, &[]),
-        rt: Rt::new(1),
-        device_count: 0,
-        rng: Rng::new(1, 1),
-    });
+    let mut k = kernel_on(1);
     for &slice in slices {
         let mut task = Task::new(&TaskAttributes::default(), TaskId::IDLE, 0);
         task.custom_slice = slice;
@@ -187,6 +178,33 @@ fn kernel(slices: &[u64]) -> Kernel {
         class::enqueue_task(&mut k, CPU, id, 0);
     }
     k
+}
+
+fn kernel_on(cpus: u32) -> Kernel {
+    let topology = Topology::flat(cpus).expect("CPUs");
+    Kernel::new(KernelParts {
+        preemption: Preemption::Full,
+        hz: 250,
+        costs: CostTable::zero(),
+        domains: Domains::new(&topology),
+        fair: Fair::new(params(), cpus as usize, &[]),
+        rt: Rt::new(cpus as usize),
+        device_count: 0,
+        rng: Rng::new(1, 1),
+    })
+}
+
+/// Tasks run on CPUs 0 and 1. While the one of CPU 0 is on its way to CPU 2, the other is not sent there too.
+#[test]
+fn one_running_task_at_a_time_is_pushed_to_a_cpu() {
+    let mut k = kernel_on(4);
+    for cpu in [CPU, CpuId(1)] {
+        let id = k.add_task(Task::new(&TaskAttributes::default(), TaskId::IDLE, 0), &CpuSet::ALL);
+        k.cpu_mut(cpu).curr = id;
+    }
+    assert!(packing::push(&mut k, CPU, CpuId(2)));
+    assert!(!packing::push(&mut k, CpuId(1), CpuId(2)));
+    assert!(packing::push(&mut k, CpuId(1), CpuId(3)));
 }
 
 fn switch_to(k: &mut Kernel, task: TaskId) {
