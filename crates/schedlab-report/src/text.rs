@@ -164,8 +164,8 @@ pub(crate) fn verdict_text(row: &Row) -> String {
         Verdict::Failed { reason } => format!("failed: {reason}"),
     };
     match row.robustness {
-        Some(robust) if robust.holds < robust.of => {
-            format!("{words}, on {} of {} machines", robust.holds, robust.of)
+        Some(robust) if robust.holds < robust.of || robust.baseline_failed > 0 => {
+            format!("{words}, {robust}")
         }
         _ => words,
     }
@@ -254,7 +254,7 @@ pub(crate) fn rests_on(comparison: &Comparison) -> Option<String> {
         ),
         None => format!("rests on pairs of class '{}', not yet checked against a live kernel", class.class),
     });
-    let robust = row.robustness.map(|robust| format!("holds on {} of {} machines", robust.holds, robust.of));
+    let robust = row.robustness.map(|robust| format!("holds {robust}"));
     let parts: Vec<String> = [class, robust].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

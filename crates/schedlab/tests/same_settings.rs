@@ -110,6 +110,7 @@ fn verdicts(machine: &mut Simulated, trial: u64, objectives: &[Objective]) -> Ve
         .collect();
     let verdict = |objective: &Objective| {
         let comparison = schedlab_report::compare(&ComparisonInput {
+            perturbed_machines: 0,
             candidates: &candidates,
             baseline: 0,
             samples: &samples,

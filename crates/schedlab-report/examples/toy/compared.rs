@@ -87,6 +87,7 @@ pub fn result() -> (ResultFile, Vec<(String, Made)>) {
         runs.iter().map(|(index, request, outcome)| Sample::of(*index, request, outcome)).collect();
     let class = PairClass { class: "sched_ext object".to_owned(), ratio_error: Some(0.1) };
     let comparison = compare(&ComparisonInput {
+        perturbed_machines: 0,
         candidates: &candidates,
         baseline: 0,
         samples: &samples,

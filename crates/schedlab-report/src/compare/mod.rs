@@ -19,7 +19,7 @@ use schedlab_model::lever::{Candidate, Usability};
 use schedlab_model::metric::{Direction, RunMetrics};
 use schedlab_model::outcome::{RunOutcome, RunRequest};
 use stats::LogInterval;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A verdict that survives on fewer of the machines with perturbed costs is not relied on.
 const ROBUST_SHARE_MIN: f64 = 0.8;
@@ -116,6 +116,8 @@ pub struct ComparisonInput<'a> {
     pub pair_classes: &'a BTreeMap<String, PairClass>,
     /// By candidate name: why it could not run at all.
     pub failures: &'a BTreeMap<String, String>,
+    /// Machines with perturbed costs on which runs were tried: where the baseline gave none there is no sample to tell.
+    pub perturbed_machines: u32,
 }
 
 /// A comparison that cannot be made.
@@ -376,10 +378,11 @@ impl<'a> Table<'a> {
     /// that too few of them share.
     fn apply_robustness(&self, candidate: usize, row: &mut Row) {
         // Where the baseline ran: a candidate that failed there does not hold there.
-        let baseline = self.samples(self.input.baseline);
-        let mut costs: Vec<u64> = baseline.filter_map(|sample| sample.cost_seed).collect();
-        costs.sort_unstable();
-        costs.dedup();
+        let of_baseline = self.samples(self.input.baseline);
+        let ran = of_baseline.filter(|run| run.failure.is_none());
+        let costs: BTreeSet<u64> = ran.filter_map(|run| run.cost_seed).collect();
+        let tried: BTreeSet<u64> = self.input.samples.iter().filter_map(|run| run.cost_seed).collect();
+        let tried = (tried.len() as u32).max(self.input.perturbed_machines);
         let Some(ratio) = row.ratio.filter(|_| matches!(row.verdict, Verdict::Better | Verdict::Worse))
         else {
             return;
@@ -395,10 +398,11 @@ impl<'a> Table<'a> {
         };
         let of = costs.len() as u32;
         let holds = costs.iter().filter(|cost| holds_on(cost)).count() as u32;
-        if of == 0 {
+        let baseline_failed = tried - of;
+        if of + baseline_failed == 0 {
             return;
         }
-        row.robustness = Some(Robustness { holds, of });
+        row.robustness = Some(Robustness { holds, of, baseline_failed });
         if f64::from(holds) < f64::from(of) * ROBUST_SHARE_MIN {
             let reason = format!(
                 "it depends on costs that are assumed: it holds on {holds} of {of} machines; set those \

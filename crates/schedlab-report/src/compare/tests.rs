@@ -124,6 +124,7 @@ fn compare_samples(
         bound,
         pair_classes: &BTreeMap::new(),
         failures: &BTreeMap::new(),
+        perturbed_machines: 0,
     })
 }
 
@@ -272,7 +273,7 @@ fn a_verdict_that_hangs_on_assumed_costs_is_taken_back() {
         }
         compare_samples(3, &samples, &[], None).expect("comparable").row("c1").expect("a row").clone()
     };
-    assert_eq!(with_machines(3).robustness, Some(Robustness { holds: 17, of: 20 }));
+    assert_eq!(with_machines(3).robustness, Some(Robustness { holds: 17, of: 20, baseline_failed: 0 }));
     assert_eq!(with_machines(3).verdict, Verdict::Better);
     assert!(matches!(with_machines(9).verdict, Verdict::CannotTell { reason: Some(_), .. }));
 }
@@ -292,7 +293,29 @@ fn a_failure_on_a_perturbed_machine_counts_against_the_verdict_only() {
     }
     let comparison = compare_samples(3, &samples, &[], None).expect("comparable");
     let row = comparison.row("c1").expect("a row");
-    assert_eq!((&row.verdict, row.robustness), (&Verdict::Better, Some(Robustness { holds: 18, of: 20 })));
+    assert_eq!(
+        (&row.verdict, row.robustness),
+        (&Verdict::Better, Some(Robustness { holds: 18, of: 20, baseline_failed: 0 }))
+    );
+}
+
+/// On three machines the baseline stalls and on one more it gives nothing at all: these are not counted, and it is said.
+#[test]
+fn machines_on_which_the_baseline_fails_are_told() {
+    let runs = runs_with_throughput();
+    let mut samples: Vec<Sample<'_>> = runs.iter().map(sample).collect();
+    let plain = samples.clone();
+    for machine in 0..20 {
+        let of_machine = plain.iter().filter(|run| run.seed == 0);
+        let stalls = |run: &Sample<'_>| (machine < 3 && run.candidate == 0).then_some("runnable task stall");
+        let made = of_machine.filter(|run| !(machine == 4 && run.candidate == 0));
+        samples.extend(made.map(|run| Sample { cost_seed: Some(machine), failure: stalls(run), ..*run }));
+    }
+    let comparison = compare_samples(3, &samples, &[], None).expect("comparable");
+    let row = comparison.row("c1").expect("a row");
+    assert_eq!(row.robustness, Some(Robustness { holds: 16, of: 16, baseline_failed: 4 }));
+    let told = row.robustness.map(|robust| robust.to_string());
+    assert_eq!(told.as_deref(), Some("on 16 of 16 machines, on 4 more the baseline failed"));
 }
 
 /// A candidate that surely gains more than the bound says refutes the bound.

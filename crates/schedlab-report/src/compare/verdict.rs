@@ -85,6 +85,19 @@ pub struct Robustness {
     pub holds: u32,
     /// Of this many.
     pub of: u32,
+    /// On so many more the baseline itself failed, so that they say nothing.
+    #[serde(default)]
+    pub baseline_failed: u32,
+}
+
+impl std::fmt::Display for Robustness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "on {} of {} machines", self.holds, self.of)?;
+        match self.baseline_failed {
+            0 => Ok(()),
+            failed => write!(f, ", on {failed} more the baseline failed"),
+        }
+    }
 }
 
 /// What is known of the simulator's ability to predict pairs like this one.

@@ -18,7 +18,7 @@ use schedlab_model::outcome::RunRequest;
 use schedlab_report::compare::{ComparisonInput, GainBound, Overall, PairClass, Sample, Settings};
 use schedlab_report::result::{CandidateRecord, ResultFile, RunRecord, SimulatorRecord};
 use schedlab_report::{Comparison, Guard, Objective, text};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -282,6 +282,7 @@ fn judge(
             }
         }
     }
+    let perturbed: BTreeSet<u64> = runs.cells.iter().filter_map(|cell| cell.cost_seed).collect();
     let pair_classes: BTreeMap<String, PairClass> =
         candidates.iter().skip(1).map(|candidate| (candidate.name.clone(), pair_class(candidate))).collect();
     schedlab_report::compare(&ComparisonInput {
@@ -294,6 +295,7 @@ fn judge(
         bound,
         pair_classes: &pair_classes,
         failures: &failures,
+        perturbed_machines: perturbed.len() as u32,
     })
     .map_err(Failure::input)
 }
