@@ -203,11 +203,15 @@ mod tests {
         }
     }
 
+    /// Two ranges, each with a value in it.
+    fn many(seed: u64, mut check: impl FnMut((Range, u64), (Range, u64))) {
+        let mut draw = Draw(crate::exec::state::Random(seed));
+        (0..200_000).for_each(|_| check(draw.range(), draw.range()));
+    }
+
     #[test]
     fn results_of_values_lie_within_results_of_their_ranges() {
-        let mut draw = Draw(crate::exec::state::Random(11));
-        for _ in 0..200_000 {
-            let ((a, x), (b, y)) = (draw.range(), draw.range());
+        many(11, |(a, x), (b, y)| {
             for op in OPS {
                 let (wide, word) = (alu64(op, x, y), u64::from(alu32(op, x as u32, y as u32)));
                 for (width, value) in [(true, wide), (false, word)] {
@@ -215,20 +219,18 @@ mod tests {
                     assert!(range.low <= value && value <= range.high, "{op:?} {width} {a:?} {b:?} {x} {y}");
                 }
             }
-        }
+        });
     }
 
     #[test]
     fn what_branches_tell_holds() {
-        let mut draw = Draw(crate::exec::state::Random(12));
-        for _ in 0..200_000 {
-            let ((a, x), (b, y)) = (draw.range(), draw.range());
+        many(12, |(a, x), (b, y)| {
             for cond in CONDS {
                 let held = holds(cond, true, x, y);
                 assert!(Range::decides(cond, a, b).is_none_or(|known| known == held), "{cond:?} {a:?} {b:?}");
                 let after = a.refined(cond, held, b);
                 assert!(after.low <= x && x <= after.high, "{cond:?} {held} {a:?} {b:?} {x} {y}");
             }
-        }
+        });
     }
 }

@@ -358,23 +358,22 @@ const BANDWIDTH_SLICE: Number = Number {
     value: |params| &mut params.bandwidth_slice_us,
 };
 
-const AUTOGROUP: Number = Number {
-    name: "sched_autogroup_enabled",
-    unit: "",
-    bounds: (0, 1),
-    meaning: "Sessions without a cgroup of their own are groups: 0 off, 1 on.",
-    live: false,
-    value: |params| &mut params.autogroup,
-};
+/// Something that is on or off for a whole run.
+const fn switch(name: &'static str, meaning: &'static str, value: fn(&mut FairParams) -> &mut u64) -> Number {
+    Number { name, unit: "", bounds: (0, 1), meaning, live: false, value }
+}
 
-const ITMT: Number = Number {
-    name: "sched_itmt_enabled",
-    unit: "",
-    bounds: (0, 1),
-    meaning: "Where cores differ and have threads: 1 prefers the stronger, as x86 does; 0 goes by their capacities.",
-    live: false,
-    value: |params| &mut params.itmt,
-};
+const AUTOGROUP: Number = switch(
+    "sched_autogroup_enabled",
+    "Sessions without a cgroup of their own are groups: 0 off, 1 on.",
+    |params| &mut params.autogroup,
+);
+
+const ITMT: Number = switch(
+    "sched_itmt_enabled",
+    "Where cores differ and have threads: 1 prefers the stronger, as x86 does; 0 goes by their capacities.",
+    |params| &mut params.itmt,
+);
 
 const fn nr_migrate(name: &'static str) -> Number {
     Number {
