@@ -10,6 +10,7 @@ pub mod programs;
 pub mod recordings;
 pub mod source;
 pub mod swarm;
+pub mod traces;
 pub mod work;
 
 /// One target.
@@ -64,6 +65,15 @@ pub const TARGETS: &[Target] = &[
         seeds: recordings::seeds,
         words: &[],
         short: 2_000,
+    },
+    Target {
+        name: "trace",
+        about: "traces of perf, trace-cmd and Perfetto, damaged: imported or refused; what is imported is a recording that \
+                survives writing, and replays",
+        run: traces::fuzz,
+        seeds: traces::seeds,
+        words: &[],
+        short: 400,
     },
     Target {
         name: "workload",

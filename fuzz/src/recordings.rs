@@ -15,7 +15,7 @@ use schedlab_sim::replay::{ReplayOptions, workload_from};
 const PREFIX: usize = 12;
 const BLOCK_HEADER: usize = 13;
 /// Larger recordings are read, but not replayed: a round should have many.
-const REPLAYED_MAX: usize = 20_000;
+pub(crate) const REPLAYED_MAX: usize = 20_000;
 
 /// Makes the checksums of whole blocks right.
 fn repair(bytes: &mut [u8]) {
@@ -89,7 +89,7 @@ pub fn fuzz(input: &[u8], planted: bool) {
 }
 
 /// Triage and replay of whatever the recording says.
-fn replay(recording: &Recording) {
+pub(crate) fn replay(recording: &Recording) {
     let triage = Triage::of(recording);
     assert!(!triage.sentence().is_empty(), "there is always something to say");
     let options = ReplayOptions { allow_drops: true, ..ReplayOptions::default() };

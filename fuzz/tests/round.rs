@@ -68,6 +68,11 @@ fn recording() {
 }
 
 #[test]
+fn trace() {
+    holds("trace");
+}
+
+#[test]
 fn workload() {
     holds("workload");
 }
