@@ -223,7 +223,8 @@ fn decode_one(insn: Insn, next: Option<&Insn>, at: usize) -> Result<Op, String> 
     Ok(op)
 }
 
-fn written(op: Op) -> Option<u8> {
+/// The register an instruction writes, apart from what calls and comparing exchanges leave.
+pub(crate) fn written(op: Op) -> Option<u8> {
     match op {
         Op::Alu { dst, .. }
         | Op::Neg { dst, .. }

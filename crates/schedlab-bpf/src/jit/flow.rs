@@ -9,12 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 
+use super::ending::ending;
 use super::function::Translator;
 use super::range::Range;
-use crate::exec::op::{AluOp, Cond, Op, Operand};
-
-/// Moves before an exit that are translated again for each way there.
-const ENDING_MOVES_MAX: usize = 2;
+use crate::exec::op::{Cond, Op, Operand};
 
 /// What is remembered of each kind at a place: it is copied at each branch.
 const FACTS_MAX: usize = 64;
@@ -178,8 +176,8 @@ impl Translator<'_, '_> {
         if target <= self.insn {
             self.check_budget();
         }
-        if self.is_ending(target) {
-            return self.end(target);
+        if let Some(way) = ending(self.ops(), target) {
+            return self.end(way);
         }
         let leader = self.leaders.get_mut(&target).expect("a target is a leader");
         let more = self.pending - *leader.pending.get_or_insert(self.pending);
@@ -198,23 +196,24 @@ impl Translator<'_, '_> {
         &self.unit.linked.programs[program as usize].ops
     }
 
-    /// Whether the function ends at an instruction after nothing but moves of constants.
+    /// Whether the function ends soon after an instruction, whatever happens.
     pub(super) fn is_ending(&self, target: u32) -> bool {
-        let ops = &self.ops()[target as usize..];
-        let moves = ops.iter().take(ENDING_MOVES_MAX).take_while(|op| is_constant_move(**op)).count();
-        matches!(ops.get(moves), Some(Op::Exit))
+        ending(self.ops(), target).is_some()
     }
 
-    /// Ends the function here as it ends there.
-    fn end(&mut self, target: u32) {
-        for insn in target.. {
+    /// Ends the function here with these instructions.
+    fn end(&mut self, way: Vec<u32>) {
+        let from = self.insn;
+        for insn in way {
             let op = self.ops()[insn as usize];
             self.pending += 1;
-            self.op(op);
-            if op == Op::Exit {
-                return;
+            self.insn = insn;
+            // Branches among them are decided.
+            if op.target().is_none() {
+                self.op(op);
             }
         }
+        self.insn = from;
     }
 
     pub(super) fn branch(&mut self, test: Test, target: u32) {
@@ -313,10 +312,6 @@ impl Leader {
             None => self.facts = Some(facts.clone()),
         }
     }
-}
-
-fn is_constant_move(op: Op) -> bool {
-    matches!(op, Op::Alu { op: AluOp::Mov, src: Operand::Imm(_), .. })
 }
 
 #[cfg(test)]

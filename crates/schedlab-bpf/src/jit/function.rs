@@ -16,6 +16,7 @@ use cranelift_module::Module;
 
 use super::Unit;
 use super::call::{FaultExit, PENDING_OFFSET, fault_store};
+use super::ending::lengths_vary;
 use super::flow::{Facts, Leader, Test};
 use super::range::Range;
 use crate::exec::MAY_GOTO_MAX;
@@ -123,14 +124,14 @@ impl<'a, 'b> Translator<'a, 'b> {
         translator.b.finalize(config);
     }
 
-    /// Whether the function calls anything, and whether ways may join in it that are not its end.
+    /// Whether the function calls anything, and whether the number of its instructions depends on the way before its
+    /// end.
     fn shape(&self) -> (bool, bool) {
         let function = &self.unit.linked.functions[self.index];
         let program = &self.unit.linked.programs[function.program as usize];
         let ops = &program.ops[function.start as usize..function.end as usize];
         let calls = ops.iter().any(|op| matches!(op, Op::Call { .. } | Op::CallLocal { .. }));
-        let mut targets = ops.iter().filter_map(|op| op.target());
-        (calls, targets.any(|target| !self.is_ending(target)))
+        (calls, lengths_vary(&program.ops, function.start, function.end))
     }
 
     /// Where the context lies.

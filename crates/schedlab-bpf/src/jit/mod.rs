@@ -4,10 +4,11 @@
 //! (r0, instructions executed)`, r1 being an address in the region. Others are `(raw context, frame pointer, instructions executed before,
 //! r1 .. rN)`, N being the registers the function reads, and go on counting. The region's base comes from the
 //! context, so code holds no address of an instance. Not here: translation of instructions (`function`, `flow`,
-//! `alu`, `call`, `range`), what they mean (`exec::interp` is the reference).
+//! `ending`, `alu`, `call`, `range`), what they mean (`exec::interp` is the reference).
 
 mod alu;
 mod call;
+mod ending;
 mod flow;
 mod function;
 mod range;
