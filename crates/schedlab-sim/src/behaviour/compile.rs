@@ -4,6 +4,10 @@ use super::amount::Draw;
 use crate::error::SimError;
 use schedlab_model::workload::{ChannelType, Op, TaskSpec, TimerRef, Workload};
 use schedlab_model::{ChannelId, Nanos, TaskAttributes};
+use std::collections::BTreeMap;
+
+/// Programs of at most so many steps are looked for among those before; longer ones are hardly ever the same.
+const SHARED_OPS_MAX: usize = 64;
 
 /// No timeout.
 pub(crate) const FOREVER: u64 = u64::MAX;
@@ -104,7 +108,7 @@ pub(crate) enum Step {
 pub(crate) struct Code {
     /// Steps of all programs, one after the other.
     pub(crate) steps: Vec<Step>,
-    /// First step of each program.
+    /// First step of each program; programs that are the same share their steps.
     pub(crate) starts: Vec<u32>,
     /// Channel lists of the waits for any.
     pub(crate) lists: Vec<Box<[ChannelId]>>,
@@ -126,7 +130,16 @@ impl Code {
     /// Checks and compiles.
     pub(crate) fn new(workload: &Workload) -> Result<Code, SimError> {
         let mut code = Code::default();
+        let mut known = BTreeMap::new();
         for (index, program) in workload.programs.iter().enumerate() {
+            // Many tasks that do the same read the same steps: these stay in near caches.
+            let text = (program.ops.len() <= SHARED_OPS_MAX).then(|| format!("{:?}", program.ops));
+            if let Some(same) = text.as_ref().and_then(|text| known.get(text)) {
+                let same: usize = *same;
+                code.starts.push(code.starts[same]);
+                code.endless.push(code.endless[same]);
+                continue;
+            }
             code.starts.push(code.steps.len() as u32);
             let endless = code.program(workload, &program.ops).map_err(|(step, reason)| {
                 let user = workload.tasks.iter().find(|task| task.program.0 as usize == index);
@@ -134,6 +147,9 @@ impl Code {
                 SimError::Program { task, step, reason }
             })?;
             code.endless.push(endless);
+            if let Some(text) = text {
+                known.insert(text, index);
+            }
         }
         let missing = |task: &&TaskSpec| task.program.0 as usize >= workload.programs.len();
         if let Some(task) = workload.tasks.iter().find(missing) {
