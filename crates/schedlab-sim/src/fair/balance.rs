@@ -200,7 +200,7 @@ pub(crate) fn newidle(k: &mut Kernel, cpu: CpuId) -> bool {
             count_newidle(pass.state(k), 0, bounded, rate.then_some(now));
             continue;
         }
-        let cost = k.cost(CostKind::BalancePerCpu) * k.domains.span(pass.span).len() as u64;
+        let cost = k.cost(CostKind::BalancePerCpu) * u64::from(k.domains.weight(pass.span));
         spent += cost;
         let state = pass.state(k);
         state.max_newidle_cost = state.max_newidle_cost.max(cost);
@@ -301,7 +301,7 @@ fn nohz_idle_balance(k: &mut Kernel, kicked: CpuId) {
 
 /// Whether the domain's interval is over (`get_sd_balance_interval`): 16 times as long on a busy CPU.
 fn is_due(k: &mut Kernel, pass: &Pass) -> bool {
-    let size = k.domains.span(pass.span).len() as u64;
+    let size = u64::from(k.domains.weight(pass.span));
     let (now, tick, longest) = (k.now, k.tick_ns, longest_interval(k));
     let factor = if pass.idle == IdleType::Busy { BUSY_FACTOR } else { 1 };
     let state = pass.state(k);
@@ -322,7 +322,7 @@ fn periodic(k: &mut Kernel, pass: &mut Pass) -> u32 {
     if !should_balance(k, pass) {
         return 0;
     }
-    let cost = k.cost(CostKind::BalancePerCpu) * k.domains.span(pass.span).len() as u64;
+    let cost = k.cost(CostKind::BalancePerCpu) * u64::from(k.domains.weight(pass.span));
     k.charge(pass.cpu, cost);
     balance(k, pass)
 }
@@ -397,7 +397,7 @@ fn end_balance(
     moved: u32,
     pinned: &Pinned,
 ) -> u32 {
-    let size = k.domains.span(pass.span).len() as u64;
+    let size = u64::from(k.domains.weight(pass.span));
     let state = pass.state(k);
     if moved > 0 {
         (state.nr_balance_failed, state.interval_ms) = (0, size);
@@ -422,7 +422,7 @@ fn end_balance(
 
 /// Nothing could be done, so there is less haste; still less where all is pinned.
 fn back_off(k: &mut Kernel, pass: &Pass, pinned: &Pinned) {
-    let longest = 2 * k.domains.span(pass.span).len() as u64;
+    let longest = 2 * u64::from(k.domains.weight(pass.span));
     let longest = if pinned.all { longest.max(PINNED_INTERVAL_MAX_MS) } else { longest };
     let state = pass.state(k);
     if pass.idle != IdleType::NewlyIdle && state.interval_ms < longest {

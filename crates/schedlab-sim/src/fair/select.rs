@@ -8,7 +8,7 @@ use super::misfit;
 use super::params::Features;
 use super::shared;
 use crate::core::flags;
-use crate::kernel::{CpuMask, Kernel};
+use crate::kernel::Kernel;
 use schedlab_model::topology::Distance;
 use schedlab_model::{CpuId, TaskId};
 
@@ -33,7 +33,7 @@ pub(crate) fn select_task_rq(k: &mut Kernel, task: TaskId, wake_flags: u32) -> C
 
 /// `wake_wide`: waker and wakee both switch partners often; do not pull them together.
 fn wake_wide(k: &Kernel, task: TaskId, here: CpuId) -> bool {
-    let factor = k.domains.llc(here).len() as u64;
+    let factor = u64::from(k.domains.weight(k.domains.llc_number(here)));
     let (waker, wakee) = (k.task(k.cpu(here).curr).wakee_flips, k.task(task).wakee_flips);
     let (master, slave) = (u64::from(waker.max(wakee)), u64::from(waker.min(wakee)));
     slave >= factor && master >= slave * factor
@@ -117,7 +117,7 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
     if k.domains.has_smt() {
         has_idle_core = shared::of(k, target).has_idle_cores;
         if !has_idle_core && k.domains.share_cache(prev, target) {
-            let threads = k.domains.core(prev);
+            let threads = k.domains.core_number(prev);
             if let Some(cpu) = first_idle(k, task, threads, CpuId(0)) {
                 return cpu;
             }
@@ -153,8 +153,8 @@ fn next_cpu(k: &Kernel, cpu: CpuId) -> CpuId {
 }
 
 /// First idle CPU of a span that the task may use, from `start` around.
-fn first_idle(k: &Kernel, task: TaskId, span: &CpuMask, start: CpuId) -> Option<CpuId> {
-    k.allowed[task.index()].first_common_wrapping(&k.idle_mask, span, start)
+fn first_idle(k: &Kernel, task: TaskId, span: usize, start: CpuId) -> Option<CpuId> {
+    k.domains.first_common(span, &k.allowed[task.index()], &k.idle_mask, start)
 }
 
 /// `select_idle_cpu`: an idle CPU of the target's cache, of a whole core if there seems to be one. Under `SIS_UTIL` a cache
@@ -165,7 +165,7 @@ fn select_idle_cpu(k: &mut Kernel, task: TaskId, target: CpuId, has_idle_core: b
     if bounded && hints.nr_idle_scan == 0 {
         return None;
     }
-    let (span, start) = (k.domains.llc(target), next_cpu(k, target));
+    let (span, start) = (k.domains.llc_number(target), next_cpu(k, target));
     let found = first_idle(k, task, span, start);
     if has_idle_core {
         let core = found.and_then(|first| select_idle_core(k, task, span, start, first));
@@ -174,12 +174,12 @@ fn select_idle_cpu(k: &mut Kernel, task: TaskId, target: CpuId, has_idle_core: b
         }
         return core.or(found);
     }
-    let looked_at = |cpu| k.allowed[task.index()].count_common_between(span, start, cpu);
+    let looked_at = |cpu| k.allowed[task.index()].count_common_between(k.domains.span(span), start, cpu);
     found.filter(|cpu| !bounded || looked_at(*cpu) < hints.nr_idle_scan as usize)
 }
 
 /// `select_idle_core`: the first core from `start` around, all of whose threads are idle. `first` is the first idle CPU.
-fn select_idle_core(k: &Kernel, task: TaskId, span: &CpuMask, start: CpuId, first: CpuId) -> Option<CpuId> {
+fn select_idle_core(k: &Kernel, task: TaskId, span: usize, start: CpuId, first: CpuId) -> Option<CpuId> {
     let mut cpu = first;
     loop {
         if k.domains.core(cpu).iter().all(|sibling| k.idle_mask.contains(sibling)) {

@@ -67,6 +67,12 @@ impl CpuMask {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    fn extent(&self) -> Extent {
+        let mut used = (0..self.0.len()).filter(|at| self.0[*at] != 0);
+        let (first, second) = (used.next(), used.next());
+        Extent { word: first.filter(|_| second.is_none()).map(|at| at as u32), cpus: self.len() as u32 }
+    }
+
     /// CPUs in rising order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.0.iter().enumerate().flat_map(|(index, &word)| {
@@ -112,6 +118,24 @@ impl CpuMask {
         }
         None
     }
+
+    /// The same where only this word of one of them has CPUs.
+    #[inline]
+    fn first_common_within(&self, b: &CpuMask, c: &CpuMask, start: CpuId, word: usize) -> Option<CpuId> {
+        let common = self.0[word] & b.0[word] & c.0[word];
+        let from = if start.index() / 64 == word { u64::MAX << (start.0 % 64) } else { u64::MAX };
+        let bits = if common & from != 0 { common & from } else { common };
+        (bits != 0).then(|| CpuId(word as u32 * 64 + bits.trailing_zeros()))
+    }
+}
+
+/// What searches need of a span: most of a large machine lie within one word of its masks.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// The only word with CPUs of it, if there is only one.
+    word: Option<u32>,
+    /// Its number of CPUs.
+    cpus: u32,
 }
 
 /// One scheduling domain of one CPU.
@@ -130,6 +154,8 @@ pub(crate) struct Domains {
     topology: Topology,
     capacities: Vec<u32>,
     spans: Vec<CpuMask>,
+    /// Of each span.
+    extents: Vec<Extent>,
     by_cpu: Vec<Vec<Domain>>,
     llc_span: Vec<usize>,
     core_span: Vec<usize>,
@@ -151,6 +177,7 @@ impl Domains {
             wide: false,
             topology: topology.clone(),
             spans: Vec::new(),
+            extents: Vec::new(),
             by_cpu: Vec::new(),
             llc_span: Vec::new(),
             core_span: Vec::new(),
@@ -211,6 +238,7 @@ impl Domains {
 
     fn span_id(&mut self, mask: CpuMask) -> usize {
         self.spans.iter().position(|span| *span == mask).unwrap_or_else(|| {
+            self.extents.push(mask.extent());
             self.spans.push(mask);
             self.spans.len() - 1
         })
@@ -258,6 +286,21 @@ impl Domains {
         &self.spans[span]
     }
 
+    /// Number of CPUs of a span.
+    #[inline]
+    pub(crate) fn weight(&self, span: usize) -> u32 {
+        self.extents[span].cpus
+    }
+
+    /// The first CPU of a span, at or after `start` and wrapping, that is in both sets.
+    #[inline]
+    pub(crate) fn first_common(&self, span: usize, a: &CpuMask, b: &CpuMask, start: CpuId) -> Option<CpuId> {
+        match self.extents[span].word {
+            Some(word) => a.first_common_within(b, &self.spans[span], start, word as usize),
+            None => a.first_common_wrapping(b, &self.spans[span], start),
+        }
+    }
+
     /// CPUs that share the last-level cache with this one.
     pub(crate) fn llc(&self, cpu: CpuId) -> &CpuMask {
         &self.spans[self.llc_span[cpu.index()]]
@@ -272,6 +315,12 @@ impl Domains {
     /// Every span.
     pub(crate) fn spans(&self) -> &[CpuMask] {
         &self.spans
+    }
+
+    /// Number of the span of [`Domains::core`].
+    #[inline]
+    pub(crate) fn core_number(&self, cpu: CpuId) -> usize {
+        self.core_span[cpu.index()]
     }
 
     /// Threads of the CPU's core.
