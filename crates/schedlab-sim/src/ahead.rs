@@ -45,22 +45,25 @@ pub(crate) fn fetch_bytes(bytes: &[u8]) {
 }
 
 impl Simulation {
-    /// What the next events touch: of the third its CPU, of the second its task, of the first what is found through
-    /// the task; each step needs what the one before has fetched.
+    /// What the next events touch. Of those whose order is not known yet, its CPU or task; of the second, its task; of
+    /// the first, what is found through the task: each step needs what the one before has fetched.
     #[inline(never)]
     pub(crate) fn fetch_ahead(&mut self) {
         let [first, second, third] = [0, 1, 2].map(|others| self.core.k.soon(others));
-        if let Some(Slot::Cpu(cpu, _)) = third {
-            fetch_row(&self.core.k.cpus, cpu.index());
-            fetch_row(&self.core.k.fair.rqs, cpu.index());
-            self.core.ext.fetch_cpu(cpu);
+        let later = self.core.k.fetch_next();
+        for slot in [third, later].into_iter().flatten() {
+            match slot {
+                Slot::Cpu(cpu, _) => {
+                    fetch_row(&self.core.k.cpus, cpu.index());
+                    fetch_row(&self.core.k.fair.rqs, cpu.index());
+                    self.core.ext.fetch_cpu(cpu);
+                }
+                Slot::Task(task) => self.fetch_task(task),
+                _ => {}
+            }
         }
         if let Some(task) = second.and_then(|slot| self.task_of(slot)) {
-            let k = &self.core.k;
-            fetch_row(&k.tasks, task.index());
-            fetch_row(&k.fair.entities, k.fair.groups.layout.entity_of(task).index());
-            fetch_row(&self.work.actors, task.index());
-            self.core.ext.fetch_task(task);
+            self.fetch_task(task);
         }
         if let Some(task) = first.and_then(|slot| self.task_of(slot)) {
             let k = &self.core.k;
@@ -73,6 +76,16 @@ impl Simulation {
             self.core.ext.fetch_cpu(cpu);
             self.core.ext.fetch_task_struct(task);
         }
+    }
+
+    /// The rows of a task.
+    #[inline]
+    fn fetch_task(&mut self, task: TaskId) {
+        let k = &self.core.k;
+        fetch_row(&k.tasks, task.index());
+        fetch_row(&k.fair.entities, k.fair.groups.layout.entity_of(task).index());
+        fetch_row(&self.work.actors, task.index());
+        self.core.ext.fetch_task(task);
     }
 
     /// What the next switch touches of the task that is first in the queue of which one was just taken.

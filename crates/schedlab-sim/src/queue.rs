@@ -75,6 +75,8 @@ pub(crate) struct EventQueue {
     /// Events of the first bucket, the earliest last, and that bucket's number since time 0; [`NEVER`] if none is open.
     sorted: Vec<Sorted>,
     open: u64,
+    /// How far the events of the bucket after it were brought near.
+    ahead: u32,
 }
 
 impl Default for EventQueue {
@@ -90,6 +92,7 @@ impl Default for EventQueue {
             armed: 0,
             sorted: Vec::new(),
             open: NEVER,
+            ahead: NONE,
         }
     }
 }
@@ -191,6 +194,15 @@ impl EventQueue {
     /// Brings a slot's event near.
     pub(crate) fn fetch(&self, slot: usize) {
         crate::ahead::fetch_row(&self.nodes, slot);
+    }
+
+    /// Brings another event of the bucket after the open one near: its slot. Events are found through each other.
+    #[inline]
+    pub(crate) fn fetch_next(&mut self) -> Option<usize> {
+        let slot = self.ahead as usize;
+        self.ahead = self.nodes.get(slot)?.next;
+        crate::ahead::fetch_row(&self.nodes, self.ahead as usize);
+        Some(slot)
     }
 
     /// Whether [`EventQueue::soon`] knows any.
@@ -305,6 +317,8 @@ impl EventQueue {
             more => more.sort_unstable_by(|a, b| b.cmp(a)),
         }
         self.open = number;
+        self.ahead = self.first_near().map_or(NONE, |next| self.heads[next as usize % NEAR]);
+        crate::ahead::fetch_row(&self.nodes, self.ahead as usize);
     }
 
     /// Moves the events of the wheel's first bucket to the ring or to the levels below.

@@ -517,6 +517,11 @@ impl Kernel {
         self.queue.fetch(Slot::Task(task).number());
     }
 
+    /// Another of the events that come after those that are known in order; brings its entry near.
+    pub(crate) fn fetch_next(&mut self) -> Option<Slot> {
+        self.queue.fetch_next().map(Slot::of)
+    }
+
     /// The event after `others` more, if it is known.
     pub(crate) fn soon(&self, others: usize) -> Option<Slot> {
         self.queue.soon(others).map(Slot::of)
