@@ -14,6 +14,7 @@ pub mod metric;
 pub mod outcome;
 pub mod policy;
 pub mod recording;
+pub mod rng;
 pub mod time;
 pub mod timeline;
 pub mod topology;

@@ -7,9 +7,9 @@ use schedlab_model::lever::Setting;
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{FailedForks, SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, TaskInfo};
-use schedlab_model::workload::Workload;
 use schedlab_model::workload::change::CgroupSpec;
-use schedlab_model::{Nanos, Nice, Policy, TaskId};
+use schedlab_model::workload::{Op, ProgramId, Workload};
+use schedlab_model::{Nanos, Nice, Policy, TaskAttributes, TaskId};
 use std::sync::Arc;
 
 /// Who schedules normal tasks.
@@ -131,6 +131,46 @@ impl TargetSettings {
         }
         Ok((target, knobs))
     }
+
+    /// Attributes of a target task with these settings.
+    pub(crate) fn applied(&self, attributes: &TaskAttributes) -> TaskAttributes {
+        let mut changed = attributes.clone();
+        if changed.policy == Policy::Normal {
+            if let Some(policy) = self.policy {
+                changed.policy = policy;
+                if matches!(policy, Policy::Fifo | Policy::Rr) {
+                    changed.rt_priority = self.rt_priority.unwrap_or(1);
+                }
+            }
+            changed.slice = self.slice.or(changed.slice);
+        }
+        changed.nice = self.nice.unwrap_or(changed.nice);
+        changed
+    }
+}
+
+/// The workload as a run with these settings has it: attributes of target tasks, where they start and where they change
+/// them. For who runs the workload elsewhere; a [`SimulationConfig`] takes the settings themselves. Knobs are none of it.
+pub fn apply_to_targets(workload: &mut Workload, settings: &[Setting]) -> Result<(), SimError> {
+    let (target, _) = TargetSettings::split(settings)?;
+    let Workload { tasks, programs, .. } = workload;
+    for task in tasks.iter_mut().filter(|task| task.target) {
+        task.attributes = target.applied(&task.attributes);
+        let mut program = programs[task.program.0 as usize].clone();
+        let mut changes = false;
+        for op in &mut program.ops {
+            if let Op::SetAttributes(attributes) = op {
+                **attributes = target.applied(attributes);
+                changes = true;
+            }
+        }
+        if changes {
+            // Its own: background tasks may share the program.
+            task.program = ProgramId(programs.len() as u32);
+            programs.push(program);
+        }
+    }
+    Ok(())
 }
 
 /// What one task did.

@@ -16,13 +16,14 @@ pub(crate) mod kernel;
 pub(crate) mod queue;
 pub mod record;
 pub mod replay;
-pub(crate) mod rng;
 pub(crate) mod rt;
 pub(crate) mod schedulers;
 pub mod simulation;
 pub(crate) mod trace;
 
-pub use config::{Attachable, Bound, Scheduler, SimulationConfig, SimulationResult, TaskAccount};
+pub use config::{
+    Attachable, Bound, Scheduler, SimulationConfig, SimulationResult, TaskAccount, apply_to_targets,
+};
 pub use error::SimError;
 pub use ext::ExtScheduler;
 pub use simulation::Simulation;

@@ -447,7 +447,7 @@ impl EventQueue {
 #[cfg(test)]
 mod tests {
     use super::EventQueue;
-    use crate::rng::Rng;
+    use schedlab_model::rng::Rng;
     use std::collections::BTreeMap;
 
     #[test]

@@ -52,6 +52,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Run a workload or recording once under one scheduler, with everything about it
     Simulate(SimulateArgs),
+    /// Run a workload as real threads on this machine, recorded and measured like a simulated run
+    Play(PlayArgs),
     /// Record a command, a process, a unit or a control group on the live kernel
     Record(RecordArgs),
     /// Make a recording of a trace by perf, trace-cmd or Perfetto, or an anonymous one of a recording
@@ -346,6 +348,56 @@ pub struct RecordArgs {
     /// Write facts about the recording as JSON; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+    /// Say what would be done and stop
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `play`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  sudo schedlab play streaming.toml
+  sudo schedlab play periodic:hogs=8 --duration 2s --runs 5 --json live.json
+  sudo schedlab play periodic --set policy=batch --record periodic.slrec
+  schedlab play locks.toml --bare          without the recorder: needs no root, tells less
+  schedlab vm boot --kernel 6.12 --file locks.toml -- schedlab play locks.toml
+
+The workload's tasks are threads and processes of its own, with its policies; all of them end with the
+play, also at Ctrl-C. What a live kernel cannot play is refused by name before anything starts.")]
+pub struct PlayArgs {
+    /// Workload file (.toml, rt-app .json) or built-in workload
+    #[arg(value_name = "WORKLOAD", value_hint = ValueHint::FilePath)]
+    pub work: String,
+    /// Attribute of every target task: policy=batch, nice=5, slice=10ms, rt_priority=10
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Cut each run after this time
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+    /// Play it so often
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Seed of what is random in the workload; each further run takes the next
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Without the recorder: only times and switches that the tasks themselves are told
+    #[arg(long, conflicts_with_all = ["record", "perfetto"])]
+    pub bare: bool,
+    /// Keep the recording of the first run
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+    /// Keep the costs of this machine file in the recording (see `schedlab machine --calibrate`)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub machine: Option<String>,
+    /// Write the result as JSON, of the same schema as a simulated run's; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Write a Perfetto trace of the first run (open it at ui.perfetto.dev)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub perfetto: Option<PathBuf>,
+    /// Write every number of every run and task as a Parquet table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = parse_table_file)]
+    pub parquet: Option<PathBuf>,
     /// Say what would be done and stop
     #[arg(long)]
     pub dry_run: bool,

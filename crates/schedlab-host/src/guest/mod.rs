@@ -44,9 +44,14 @@ pub fn main_if_guest() -> Option<std::process::ExitCode> {
     is_guest.then(|| run::main(&arguments.collect::<Vec<_>>()))
 }
 
+/// Whether this process runs in a virtual machine of ours.
+pub fn is_inside() -> bool {
+    std::path::Path::new(JOB_PATH).exists()
+}
+
 /// If this process is process 1 of a virtual machine, does its work and powers the machine off; else returns.
 pub fn main_if_init() {
-    if std::process::id() == 1 && std::path::Path::new(JOB_PATH).exists() {
+    if std::process::id() == 1 && is_inside() {
         init::run();
     }
 }

@@ -1,97 +1,212 @@
-//! The channels of a played workload: pipes for bytes, eventfds for tokens.
+//! The channels of a play: pipes for bytes, words of shared memory for all others, an eventfd for tokens that somebody
+//! waits for together with other channels.
 //!
-//! Every task gets ends of its own, so that an end is closed when its last task closes it or is gone.
+//! Every task opens ends of pipes of its own, so that an end is closed when its last task closes it or is gone.
 
+use super::futex::Word;
+use super::shared::SharedSlice;
 use schedlab_model::ChannelId;
-use schedlab_model::workload::{ChannelType, Workload};
+use schedlab_model::workload::{ChannelType, Op, Workload};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Mutex;
 
-/// Both ends of one channel; an eventfd has one descriptor for both.
-pub struct Ends {
-    /// Where one receives or takes.
-    pub receive: Option<OwnedFd>,
-    /// Where one sends or posts.
-    pub send: Option<OwnedFd>,
+/// What a channel is made of, beside its word.
+enum Made {
+    Words,
+    /// The two ends that the play itself holds. Readers are never without: a writer is not told that nobody reads.
+    Pipe {
+        receive: OwnedFd,
+        send: Mutex<Option<OwnedFd>>,
+    },
+    Eventfd(OwnedFd),
 }
 
-/// All channels, by index.
-pub struct Channels(Vec<Ends>);
+/// All channels.
+pub struct Channels {
+    made: Vec<Made>,
+    words: SharedSlice<Word>,
+}
 
 impl Channels {
-    /// Opens every channel of the workload that tasks can play with, with its initial content.
-    pub fn open(workload: &Workload) -> io::Result<Self> {
-        let mut all = Vec::new();
-        for spec in &workload.channels {
-            all.push(match spec.kind {
+    /// Makes every channel with its initial content. What is not exactly as the workload wants it is added to `notes`.
+    pub fn new(workload: &Workload, notes: &mut Vec<String>) -> io::Result<Channels> {
+        let words = SharedSlice::<Word>::new(workload.channels.len())?;
+        let mut made = Vec::new();
+        for (index, spec) in workload.channels.iter().enumerate() {
+            let initial = spec.initial;
+            made.push(match spec.kind {
                 ChannelType::Bytes => {
-                    let (receive, send) = pipe(spec.capacity)?;
-                    write_all(&send, &vec![0; usize::try_from(spec.initial).unwrap_or(0)])?;
-                    Ends { receive: Some(receive), send: Some(send) }
+                    let (receive, send) = pipe()?;
+                    let size = set_pipe_size(&send, spec.capacity)?;
+                    if size != spec.capacity {
+                        notes.push(format!(
+                            "channel '{}' holds {size} bytes instead of {}: pipes hold whole pages",
+                            spec.name, spec.capacity
+                        ));
+                    }
+                    write_all(send.as_raw_fd(), &vec![0; usize::try_from(initial).unwrap_or(0)])?;
+                    Made::Pipe { receive, send: Mutex::new(Some(send)) }
                 }
-                ChannelType::Tokens => {
-                    let tokens = u32::try_from(spec.initial).unwrap_or(u32::MAX);
-                    Ends { receive: Some(eventfd(tokens)?), send: None }
+                ChannelType::Tokens if is_polled(workload, ChannelId(index as u32)) => {
+                    Made::Eventfd(eventfd(u32::try_from(initial).unwrap_or(u32::MAX))?)
                 }
-                // Steps on other kinds are refused before anything starts.
-                _ => Ends { receive: None, send: None },
+                kind => {
+                    if kind == ChannelType::Tokens {
+                        words[index].post(u32::try_from(initial).unwrap_or(u32::MAX));
+                    }
+                    Made::Words
+                }
             });
         }
-        Ok(Self(all))
+        Ok(Channels { made, words })
     }
 
-    /// A copy of a channel's ends, those that are asked for.
-    pub fn ends(&self, channel: ChannelId, receives: bool, sends: bool) -> io::Result<Ends> {
-        let ends = &self.0[channel.index()];
-        let copy = |end: &Option<OwnedFd>, wanted: bool| match end {
-            Some(end) if wanted => end.try_clone().map(Some),
-            _ => Ok(None),
+    /// The word of a channel that is made of one.
+    pub fn word(&self, channel: ChannelId) -> &Word {
+        &self.words[channel.index()]
+    }
+
+    /// Opens an end of a pipe anew; `None` for other channels.
+    pub fn open_end(&self, channel: ChannelId, sends: bool) -> io::Result<Option<File>> {
+        let Made::Pipe { receive, .. } = &self.made[channel.index()] else { return Ok(None) };
+        // The link leads to the pipe itself, whichever end the descriptor is.
+        let link = format!("/proc/self/fd/{}", receive.as_raw_fd());
+        OpenOptions::new().read(!sends).write(sends).open(link).map(Some)
+    }
+
+    /// The descriptor that others poll and post to.
+    pub fn eventfd(&self, channel: ChannelId) -> Option<RawFd> {
+        match &self.made[channel.index()] {
+            Made::Eventfd(fd) => Some(fd.as_raw_fd()),
+            _ => None,
+        }
+    }
+
+    /// Puts tokens in.
+    pub fn post(&self, channel: ChannelId, tokens: u32) -> io::Result<()> {
+        match self.eventfd(channel) {
+            Some(fd) => write_all(fd, &u64::from(tokens).to_ne_bytes()),
+            None => {
+                self.word(channel).post(tokens);
+                Ok(())
+            }
+        }
+    }
+
+    /// What a device hands over: bytes or tokens. Bytes for which there is no room are lost, as packets are.
+    pub fn put(&self, channel: ChannelId, amount: u32) -> io::Result<()> {
+        let Made::Pipe { receive, .. } = &self.made[channel.index()] else {
+            return self.post(channel, amount);
         };
-        // One posts to and takes from the same eventfd.
-        let send = if ends.send.is_some() { &ends.send } else { &ends.receive };
-        Ok(Ends { receive: copy(&ends.receive, receives)?, send: copy(send, sends)? })
+        let link = format!("/proc/self/fd/{}", receive.as_raw_fd());
+        let end = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(link)?;
+        match write_all(end.as_raw_fd(), &vec![0; amount as usize]) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a token, or waits for one until then.
+    pub fn take(&self, channel: ChannelId, until: Option<u64>) -> io::Result<()> {
+        let Some(fd) = self.eventfd(channel) else {
+            self.word(channel).take(until);
+            return Ok(());
+        };
+        // Somebody else may be faster after each poll.
+        while poll(&[fd], until)? && read_once(fd, &mut [0; 8]).is_err() {}
+        Ok(())
+    }
+
+    /// Closes the play's own sending ends, in the calling process: tasks have theirs.
+    pub fn close_own_ends(&self) {
+        for made in &self.made {
+            if let Made::Pipe { send, .. } = made {
+                drop(send.lock().expect("nobody panics with it").take());
+            }
+        }
+    }
+
+    /// The descriptors that every task of the play needs, and the play's own sending ends where they are open.
+    pub fn kept(&self) -> Vec<RawFd> {
+        let mut all = Vec::new();
+        for made in &self.made {
+            match made {
+                Made::Words => {}
+                Made::Pipe { receive, send } => {
+                    all.push(receive.as_raw_fd());
+                    let send = send.lock().expect("nobody panics with it");
+                    all.extend(send.as_ref().map(AsRawFd::as_raw_fd));
+                }
+                Made::Eventfd(fd) => all.push(fd.as_raw_fd()),
+            }
+        }
+        all
     }
 }
 
-fn pipe(capacity: u64) -> io::Result<(OwnedFd, OwnedFd)> {
+/// Whether a task waits for it together with others.
+fn is_polled(workload: &Workload, channel: ChannelId) -> bool {
+    let ops = workload.programs.iter().flat_map(|program| &program.ops);
+    ops.into_iter().any(|op| matches!(op, Op::WaitAny { channels, .. } if channels.contains(&channel)))
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: the kernel fills two descriptors, which are ours from then on.
-    let (receive, send) = unsafe {
+    unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
             return Err(io::Error::last_os_error());
         }
-        (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
-    };
-    let size = i32::try_from(capacity).unwrap_or(i32::MAX);
-    // SAFETY: a plain call on our descriptor; the kernel rounds up to whole pages.
-    if capacity > 0 && unsafe { libc::fcntl(send.as_raw_fd(), libc::F_SETPIPE_SZ, size) } < 0 {
-        return Err(io::Error::last_os_error());
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
     }
-    Ok((receive, send))
+}
+
+/// What the pipe holds then: the kernel rounds up to whole pages, a power of two of them.
+fn set_pipe_size(pipe: &OwnedFd, capacity: u64) -> io::Result<u64> {
+    let size = i32::try_from(capacity.max(1)).unwrap_or(i32::MAX);
+    // SAFETY: a plain call on our descriptor.
+    let got = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, size) };
+    u64::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
 fn eventfd(tokens: u32) -> io::Result<OwnedFd> {
+    let flags = libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE | libc::EFD_NONBLOCK;
     // SAFETY: the kernel makes a descriptor, which is ours from then on.
     unsafe {
-        let fd = libc::eventfd(tokens, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE);
+        let fd = libc::eventfd(tokens, flags);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
     }
 }
 
 /// Writes all of `bytes`, waiting while they do not fit.
-pub fn write_all(to: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+pub fn write_all(to: RawFd, bytes: &[u8]) -> io::Result<()> {
     let mut left = bytes;
     while !left.is_empty() {
         // SAFETY: the slice is valid for its length.
-        let written = unsafe { libc::write(to.as_raw_fd(), left.as_ptr().cast(), left.len()) };
+        let written = unsafe { libc::write(to, left.as_ptr().cast(), left.len()) };
         left = &left[usize::try_from(written).map_err(|_| io::Error::last_os_error())?..];
     }
     Ok(())
 }
 
 /// Reads once, waiting while there is nothing; 0 at the end.
-pub fn read_once(from: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
+pub fn read_once(from: RawFd, into: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the slice is valid for its length.
-    let read = unsafe { libc::read(from.as_raw_fd(), into.as_mut_ptr().cast(), into.len()) };
+    let read = unsafe { libc::read(from, into.as_mut_ptr().cast(), into.len()) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+/// Waits until one of them can be read, until then at most; whether one can.
+pub fn poll(all: &[RawFd], until: Option<u64>) -> io::Result<bool> {
+    let wait = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
+    let mut waits: Vec<libc::pollfd> = all.iter().map(wait).collect();
+    let left = until.map(|until| super::clock::timespec(until.saturating_sub(super::clock::now())));
+    let left = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: as many descriptors as told, and a time that lives through the call.
+    let ready =
+        unsafe { libc::ppoll(waits.as_mut_ptr(), waits.len() as libc::nfds_t, left, std::ptr::null()) };
+    if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(ready > 0) }
 }

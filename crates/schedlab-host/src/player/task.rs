@@ -1,158 +1,135 @@
-//! One task of a played workload: its attributes and its steps.
+//! One task of a play: its steps, each the system call that a program would make.
 //!
-//! Steps map to the system call that a program would make: `run` burns CPU time, `sleep` is `clock_nanosleep`, pipes are
-//! pipes. Buffers are made before the start, so that a step makes no other system call than its own.
+//! Steps are those of the simulator's interpreter (schedlab-sim, `behaviour`), on a real thread. Buffers are made before
+//! the start, so that a step makes no other system call than its own.
 
-use super::channel::{Channels, Ends, read_once, write_all};
-use super::{Error, duration};
-use schedlab_model::workload::{Amount, Op, TimerRef, Workload};
-use schedlab_model::{ChannelId, CpuSet, Nanos, TaskAttributes};
+use super::channel::{poll, read_once, write_all};
+use super::shared::{Mark, state};
+use super::stage::Stage;
+use super::{attributes, burn, clock, playable};
+use schedlab_model::rng::Rng;
+use schedlab_model::workload::draw::task_stream;
+use schedlab_model::workload::{ChannelType, Op, TimerRef};
+use schedlab_model::{ChannelId, TaskAttributes};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-/// Whether the player has a live form of this step.
-pub fn can_play(op: &Op) -> bool {
-    match op {
-        Op::Run(amount) | Op::Sleep(amount) => matches!(amount, Amount::Fixed(_)),
-        Op::Take { timeout, .. } => timeout.is_none(),
-        Op::Timer { timer, .. } => *timer == TimerRef::Own(0),
-        Op::SleepUntil(_)
-        | Op::Spin { .. }
-        | Op::Send { .. }
-        | Op::Receive { .. }
-        | Op::ReceiveAll { .. }
-        | Op::Close { .. }
-        | Op::Post { .. }
-        | Op::Yield
-        | Op::SetAttributes(_)
-        | Op::JobStart { .. }
-        | Op::JobEnd
-        | Op::LoopStart { .. }
-        | Op::LoopEnd
-        | Op::Fork { .. }
-        | Op::WaitChildren
-        | Op::Exit => true,
-        _ => false,
-    }
-}
-
-/// Whether the player can do the step in a task that another forks: such a task has no ends of channels.
-pub fn child_can_play(op: &Op) -> bool {
-    let shares = matches!(
-        op,
-        Op::Send { .. }
-            | Op::Receive { .. }
-            | Op::ReceiveAll { .. }
-            | Op::Close { .. }
-            | Op::Post { .. }
-            | Op::Take { .. }
-    );
-    can_play(op) && !shares
-}
-
-/// What tasks may fork: name, attributes and steps, by row of the workload.
-pub type Templates = Arc<BTreeMap<u32, (String, TaskAttributes, Vec<Op>)>>;
-
-/// The templates of a workload.
-pub fn templates(workload: &Workload) -> Templates {
-    let rows = workload.tasks.iter().enumerate().filter(|(_, spec)| spec.template);
-    let read = |(row, spec): (usize, &schedlab_model::workload::TaskSpec)| {
-        let ops = workload.programs[spec.program.0 as usize].ops.clone();
-        (row as u32, (spec.name.clone(), spec.attributes.clone(), ops))
-    };
-    Arc::new(rows.map(read).collect())
-}
+const LINE_BYTES: usize = 64;
 
 /// A task with everything it needs to run.
 pub struct Task {
-    name: String,
-    start: Nanos,
-    attributes: TaskAttributes,
-    ops: Vec<Op>,
-    ends: BTreeMap<ChannelId, Ends>,
+    pub(super) stage: Arc<Stage>,
+    row: usize,
+    slot: usize,
+    rng: Rng,
+    receive: BTreeMap<ChannelId, File>,
+    send: BTreeMap<ChannelId, File>,
     buffer: Vec<u8>,
-    templates: Templates,
-    children: Vec<JoinHandle<()>>,
+    touched: Vec<u8>,
+    attributes: TaskAttributes,
+    timers: BTreeMap<u32, u64>,
+    job: Option<(u64, u64)>,
+    waits: u64,
+    threads: Vec<JoinHandle<()>>,
+    processes: Vec<libc::pid_t>,
 }
 
 impl Task {
-    /// Takes ends of the channels that the task's steps use.
-    pub fn new(
-        workload: &Workload,
-        index: usize,
-        channels: &Channels,
-        templates: &Templates,
-    ) -> Result<Self, Error> {
-        let spec = &workload.tasks[index];
-        let ops = workload.programs[spec.program.0 as usize].ops.clone();
-        let mut uses: BTreeMap<ChannelId, (bool, bool)> = BTreeMap::new();
-        let mut largest = 8;
-        for op in &ops {
+    /// Makes a task of a row of the workload, with ends of its own of the pipes that it uses. `inherited` are the
+    /// attributes of the thread that will run it.
+    pub fn new(stage: Arc<Stage>, row: usize, slot: usize, inherited: TaskAttributes) -> io::Result<Task> {
+        let mut task = Task {
+            row,
+            slot,
+            rng: Rng::new(stage.seed, task_stream(stage.workload.tasks[row].stream, slot as u32 + 1)),
+            receive: BTreeMap::new(),
+            send: BTreeMap::new(),
+            buffer: Vec::new(),
+            touched: Vec::new(),
+            attributes: inherited,
+            timers: BTreeMap::new(),
+            job: None,
+            waits: 0,
+            threads: Vec::new(),
+            processes: Vec::new(),
+            stage: Arc::clone(&stage),
+        };
+        let (mut largest, mut touched) = (0, 0);
+        for op in stage.ops(row) {
             match op {
                 Op::Receive { channel, bytes } | Op::ReceiveAll { channel, bytes } => {
-                    uses.entry(*channel).or_default().0 = true;
+                    task.open(*channel, false)?;
                     largest = largest.max(*bytes);
                 }
-                Op::Send { channel, bytes } => {
-                    uses.entry(*channel).or_default().1 = true;
-                    largest = largest.max(*bytes);
+                Op::Send { bytes, .. } => largest = largest.max(*bytes),
+                Op::WaitAny { channels, .. } => {
+                    channels.iter().try_for_each(|channel| task.open(*channel, false))?;
                 }
-                Op::Take { channel, .. } => uses.entry(*channel).or_default().0 = true,
-                Op::Post { channel, .. } => uses.entry(*channel).or_default().1 = true,
+                Op::Touch { bytes } => touched = touched.max(*bytes),
                 _ => {}
             }
         }
-        let mut ends = BTreeMap::new();
-        for (channel, (receives, sends)) in uses {
-            let copy = channels.ends(channel, receives, sends);
-            ends.insert(
-                channel,
-                copy.map_err(|source| Error::System { context: "opening channels", source })?,
-            );
+        for channel in stage.sends_to(row) {
+            task.open(channel, true)?;
         }
-        let (name, attributes) = (spec.name.clone(), spec.attributes.clone());
-        let (start, buffer, templates) = (spec.start, vec![0; largest as usize], Arc::clone(templates));
-        Ok(Self { name, start, attributes, ops, ends, buffer, templates, children: Vec::new() })
+        (task.buffer, task.touched) = (vec![0; largest as usize], vec![0; touched as usize]);
+        Ok(task)
     }
 
-    /// Forks a task of a template. A kernel that refuses leaves the parent without that child, as in the simulator.
-    fn fork(&mut self, row: u32, origin: Instant) {
-        let (name, attributes, ops) = self.templates[&row].clone();
-        let child = Self {
-            name: name.clone(),
-            start: Nanos::ZERO,
-            attributes,
-            ops,
-            ends: BTreeMap::new(),
-            buffer: Vec::new(),
-            templates: Arc::clone(&self.templates),
-            children: Vec::new(),
-        };
-        let body = move || match child.set_attributes() {
-            Ok(()) => child.run(origin),
-            Err(error) => eprintln!("{error}"),
-        };
-        match std::thread::Builder::new().name(name).spawn(body) {
-            Ok(thread) => self.children.push(thread),
-            Err(error) => eprintln!("task {}: fork: {error}", self.name),
+    fn open(&mut self, channel: ChannelId, sends: bool) -> io::Result<()> {
+        let ends = if sends { &mut self.send } else { &mut self.receive };
+        if !ends.contains_key(&channel) {
+            ends.extend(self.stage.channels.open_end(channel, sends)?.map(|end| (channel, end)));
         }
+        Ok(())
     }
 
-    /// Gives the calling thread the task's policy, nice value, slice and affinity.
-    pub fn set_attributes(&self) -> Result<(), Error> {
-        apply(&self.attributes).map_err(|source| Error::Attributes { task: self.name.clone(), source })
+    /// On the thread that is to be the task: takes its name and attributes and says who it is.
+    pub fn become_it(&mut self) -> Result<(), String> {
+        let spec = &self.stage.workload.tasks[self.row];
+        let name = std::ffi::CString::new(spec.name.replace('\0', " ")).expect("no NUL is left");
+        // SAFETY: the kernel copies at most 16 bytes of a text that ends with NUL.
+        let tid = unsafe {
+            libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+            libc::gettid()
+        };
+        if let Some(slot) = self.stage.slots.get(self.slot) {
+            slot.tid.store(tid, Ordering::Relaxed);
+            slot.row.store(self.row as u32 + 1, Ordering::Release);
+        }
+        let wanted = &spec.attributes;
+        attributes::change(&self.attributes, wanted, &self.stage.cpus).map_err(|error| {
+            format!("task '{}': the kernel refuses its attributes: {error}. {}", spec.name, remedy(wanted))
+        })?;
+        self.attributes = wanted.clone();
+        Ok(())
     }
 
-    /// Plays the steps to the end; a step that the kernel refuses ends the task and is told on standard error.
-    pub fn run(mut self, origin: Instant) {
-        let ops = std::mem::take(&mut self.ops);
+    /// Waits for the run's begin and the task's start, then plays to the end.
+    pub fn run_from_gate(mut self) {
+        let origin = self.stage.await_begin();
+        let start = self.stage.workload.tasks[self.row].start.0;
+        self.told(state::SLEEPS);
+        clock::sleep_until(origin + start);
+        self.told(state::RUNS);
+        self.run();
+    }
+
+    /// Plays the steps to the end.
+    pub fn run(&mut self) {
+        let stage = Arc::clone(&self.stage);
+        let ops = stage.ops(self.row);
         let mut loops: Vec<(usize, u32)> = Vec::new();
-        let mut timer: Option<Instant> = None;
         let mut at = 0;
         while let Some(op) = ops.get(at) {
+            if let Some(slot) = stage.slots.get(self.slot) {
+                slot.step.store(at as u32, Ordering::Relaxed);
+            }
             at += 1;
             match op {
                 Op::Exit => break,
@@ -166,142 +143,278 @@ impl Task {
                         at = *start;
                     }
                 }
-                Op::SleepUntil(time) => super::sleep_until(origin + duration(*time)),
-                Op::Timer { from_start, period, resync, .. } => {
-                    let start = timer.or(from_start.then(|| origin + duration(self.start)));
-                    timer = Some(next_period(start, *period, *resync));
-                }
-                Op::Fork { spec } => self.fork(spec.0, origin),
-                Op::WaitChildren => self.children.drain(..).for_each(|child| drop(child.join())),
                 op => {
                     if let Err(error) = self.step(op) {
-                        eprintln!("task {}: {op:?}: {error}", self.name);
+                        let (task, step) = (&stage.workload.tasks[self.row].name, playable::name(op));
+                        stage.head().fail(&format!("task '{task}', step {at} ({step}): {error}"));
                         break;
                     }
                 }
             }
         }
+        self.end();
     }
 
     fn step(&mut self, op: &Op) -> io::Result<()> {
+        let stage = Arc::clone(&self.stage);
         match op {
-            Op::Run(Amount::Fixed(time)) => burn(*time),
+            Op::Run(amount) => burn::burn(amount.draw(&mut self.rng).0, &stage.speeds),
             Op::Spin { time, piece } => {
-                let end = Instant::now() + duration(*time);
-                while Instant::now() < end {
-                    burn(*piece);
+                let end = clock::now() + time.0;
+                while clock::now() < end {
+                    burn::burn(piece.0, &stage.speeds);
                 }
             }
-            Op::Sleep(Amount::Fixed(time)) => std::thread::sleep(duration(*time)),
+            Op::Sleep(amount) => {
+                let time = amount.draw(&mut self.rng).0;
+                self.asleep(|_| clock::sleep(time));
+            }
+            Op::SleepUntil(time) => self.sleep_until(stage.origin() + time.0),
+            Op::Timer { timer, from_start, period, deadline, resync } => {
+                self.end_job();
+                let release = self.release(*timer, *from_start, period.0, *resync);
+                self.job = Some((release, release.saturating_add(deadline.0)));
+                self.sleep_until(release);
+            }
+            Op::Yield => std::thread::yield_now(),
+            Op::SetAttributes(wanted) => {
+                let changed = attributes::change(&self.attributes, wanted, &self.stage.cpus);
+                changed.map_err(|error| io::Error::other(format!("{error}. {}", remedy(wanted))))?;
+                self.attributes = (**wanted).clone();
+            }
+            Op::Touch { bytes } => {
+                for line in self.touched[..*bytes as usize].chunks_mut(LINE_BYTES) {
+                    line[0] = std::hint::black_box(line[0].wrapping_add(1));
+                }
+            }
+            Op::JobStart { deadline } => {
+                let now = clock::now();
+                self.job = Some((now, deadline.map_or(u64::MAX, |deadline| now.saturating_add(deadline.0))));
+            }
+            Op::JobEnd => self.end_job(),
+            Op::Fork { spec } => self.fork(spec.0 as usize),
+            Op::WaitChildren => self.wait_children(),
+            op => return self.channel_step(op),
+        }
+        Ok(())
+    }
+
+    fn channel_step(&mut self, op: &Op) -> io::Result<()> {
+        let stage = Arc::clone(&self.stage);
+        let channels = &stage.channels;
+        let until = |timeout: &Option<schedlab_model::Nanos>| timeout.map(|time| clock::now() + time.0);
+        match op {
             Op::Send { channel, bytes } => {
-                if let Some(end) = &self.ends[channel].send {
-                    write_all(end, &self.buffer[..*bytes as usize])?;
-                }
+                let Some(end) = self.send.get(channel).map(AsRawFd::as_raw_fd) else { return Ok(()) };
+                self.waiting(|task| write_all(end, &task.buffer[..*bytes as usize]))?;
             }
-            Op::Receive { channel, bytes } => {
-                self.receive(*channel, *bytes)?;
-            }
+            Op::Receive { channel, bytes } => drop(self.receive(*channel, *bytes)?),
             Op::ReceiveAll { channel, bytes } => {
                 let mut left = *bytes;
                 while left > 0 {
-                    let got = self.receive(*channel, left)?;
-                    if got == 0 {
-                        break;
+                    match self.receive(*channel, left)? {
+                        0 => break,
+                        got => left -= got,
                     }
-                    left -= got;
                 }
             }
-            Op::Close { channel } => {
-                if let Some(ends) = self.ends.get_mut(channel) {
-                    ends.send = None;
+            Op::WaitAny { channels: list, timeout } => {
+                let descriptor = |channel: &ChannelId| {
+                    let pipe = self.receive.get(channel).map(AsRawFd::as_raw_fd);
+                    pipe.or_else(|| channels.eventfd(*channel))
+                };
+                let all: Vec<RawFd> = list.iter().filter_map(descriptor).collect();
+                let until = until(timeout);
+                self.waiting_until(until, |_| poll(&all, until))?;
+            }
+            Op::Close { channel } => drop(self.send.remove(channel)),
+            Op::Post { channel, tokens } => channels.post(*channel, *tokens)?,
+            Op::Take { channel, timeout } => {
+                let until = until(timeout);
+                let word = channels.word(*channel);
+                if stage.workload.channels[channel.index()].kind == ChannelType::Condition {
+                    word.enlist();
+                    self.waiting_until(until, |_| word.await_wake(until));
+                } else {
+                    self.waiting_until(until, |_| channels.take(*channel, until))?;
                 }
             }
-            Op::Post { channel, tokens } => {
-                if let Some(end) = &self.ends[channel].send {
-                    write_all(end, &u64::from(*tokens).to_ne_bytes())?;
-                }
+            Op::WakeWaiters { channel, count } => channels.word(*channel).wake_waiters(*count),
+            Op::Lock { channel } => self.waiting(|_| channels.word(*channel).lock()),
+            Op::Unlock { channel } => channels.word(*channel).unlock(),
+            Op::ConditionWait { condition, lock } => {
+                let (condition, lock) = (channels.word(*condition), channels.word(*lock));
+                condition.enlist();
+                lock.unlock();
+                self.waiting(|_| {
+                    condition.await_wake(None);
+                    lock.lock();
+                });
             }
-            Op::Take { channel, .. } => {
-                self.receive(*channel, 8)?;
+            Op::Barrier { channel } => {
+                let parties = stage.workload.channels[channel.index()].capacity;
+                self.waiting(|_| channels.word(*channel).arrive(u32::try_from(parties).unwrap_or(1)));
             }
-            Op::Yield => std::thread::yield_now(),
-            Op::SetAttributes(attributes) => apply(attributes)?,
-            // Marks of jobs concern metrics, not the kernel.
             _ => {}
         }
         Ok(())
     }
 
     fn receive(&mut self, channel: ChannelId, bytes: u32) -> io::Result<u32> {
-        let Some(end) = &self.ends[&channel].receive else { return Ok(0) };
-        let got = read_once(end, &mut self.buffer[..bytes as usize])?;
+        let Some(end) = self.receive.get(&channel).map(AsRawFd::as_raw_fd) else { return Ok(0) };
+        let got = self.waiting(|task| read_once(end, &mut task.buffer[..bytes as usize]))?;
         Ok(u32::try_from(got).expect("no more than was asked for"))
     }
-}
 
-/// Sleeps until the next multiple of `period` after the first call; late, it does not sleep.
-fn next_period(last: Option<Instant>, period: Nanos, resync: bool) -> Instant {
-    let now = Instant::now();
-    let next = last.unwrap_or(now) + duration(period);
-    if next <= now && resync {
-        return now;
+    fn told(&self, state: u32) {
+        if let Some(slot) = self.stage.slots.get(self.slot) {
+            slot.waits.store(self.waits, Ordering::Relaxed);
+            slot.state.store(state, Ordering::Release);
+        }
     }
-    super::sleep_until(next);
-    next
-}
 
-/// Uses the CPU until the thread's own CPU clock has advanced by `time`.
-fn burn(time: Nanos) {
-    let end = cpu_time() + duration(time);
-    while cpu_time() < end {
-        std::hint::spin_loop();
+    fn waiting<T>(&mut self, wait: impl FnOnce(&mut Task) -> T) -> T {
+        self.waiting_until(None, wait)
+    }
+
+    fn waiting_until<T>(&mut self, until: Option<u64>, wait: impl FnOnce(&mut Task) -> T) -> T {
+        self.waits += 1;
+        self.told(if until.is_some() { state::SLEEPS } else { state::WAITS });
+        let value = wait(self);
+        self.told(state::RUNS);
+        value
+    }
+
+    fn asleep(&mut self, wait: impl FnOnce(&mut Task)) {
+        self.waiting_until(Some(0), wait);
+    }
+
+    fn sleep_until(&mut self, instant: u64) {
+        if instant > clock::now() {
+            self.asleep(|_| clock::sleep_until(instant));
+        }
+    }
+
+    /// When the timer lets the task go on: a period after its last expiry; moves it on.
+    fn release(&mut self, timer: TimerRef, from_start: bool, period: u64, resync: bool) -> u64 {
+        let now = clock::now();
+        let start = self.stage.workload.tasks[self.row].start.0;
+        let first = if from_start { self.stage.origin() + start } else { now };
+        let next = |last: u64| {
+            let due = if last == 0 { first } else { last } + period;
+            if resync { due.max(now) } else { due }
+        };
+        match timer {
+            TimerRef::Own(number) => {
+                let last = self.timers.entry(number).or_default();
+                *last = next(*last);
+                *last
+            }
+            TimerRef::Shared(number) => {
+                let last: &AtomicU64 = &self.stage.timers[number as usize];
+                let moved = last.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |last| Some(next(last)));
+                next(moved.expect("it is always moved"))
+            }
+        }
+    }
+
+    fn end_job(&mut self) {
+        let Some((released, deadline)) = self.job.take() else { return };
+        let number = self.stage.head().marks.fetch_add(1, Ordering::Relaxed) as usize;
+        let Some(mark) = self.stage.marks.get(number) else { return };
+        let Mark { slot, cpu, time, released: at, deadline: due } = mark;
+        // SAFETY: a plain call; errors are negative.
+        cpu.store(u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0), Ordering::Relaxed);
+        slot.store(self.slot as u32, Ordering::Relaxed);
+        at.store(released, Ordering::Relaxed);
+        due.store(deadline, Ordering::Relaxed);
+        time.store(clock::now(), Ordering::Release);
+    }
+
+    /// Makes a task of a template: a thread where the template names the parent's process, else a process. A kernel that
+    /// refuses leaves the parent without that child, as in the simulator.
+    fn fork(&mut self, row: usize) {
+        let stage = Arc::clone(&self.stage);
+        let slot = stage.new_slot(row);
+        let inherited = self.attributes.clone();
+        let tasks = &stage.workload.tasks;
+        let made = if stage.in_one_process || tasks[row].process == tasks[self.row].process {
+            let body = move |stage: Arc<Stage>| run_child(stage, row, slot, inherited);
+            let copy = Arc::clone(&stage);
+            let thread = std::thread::Builder::new().spawn(move || body(copy));
+            thread.map(|thread| self.threads.push(thread))
+        } else {
+            // SAFETY: the child goes on alone in its copy of the memory; the C library keeps its own locks usable.
+            match unsafe { libc::fork() } {
+                -1 => Err(io::Error::last_os_error()),
+                0 => {
+                    stage.close_other_descriptors();
+                    run_child(stage, row, slot, inherited);
+                    // SAFETY: ends the process without running what belongs to the parent.
+                    unsafe { libc::_exit(0) }
+                }
+                pid => {
+                    self.processes.push(pid);
+                    Ok(())
+                }
+            }
+        };
+        if made.is_err() {
+            stage.head().forks_failed.fetch_add(1, Ordering::Relaxed);
+            stage.task_ended(row);
+        }
+    }
+
+    fn wait_children(&mut self) {
+        let (threads, processes) = (std::mem::take(&mut self.threads), std::mem::take(&mut self.processes));
+        self.waiting(|_| {
+            for pid in processes {
+                // SAFETY: a child of this thread's process that nobody else waits for.
+                unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            }
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+        });
+    }
+
+    /// The task is done: closes its ends and says what it used.
+    fn end(&mut self) {
+        self.send.clear();
+        self.receive.clear();
+        if let Some(slot) = self.stage.slots.get(self.slot) {
+            // SAFETY: filled by the kernel.
+            let usage = unsafe {
+                let mut usage: libc::rusage = std::mem::zeroed();
+                libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+                usage
+            };
+            slot.cpu_ns.store(clock::cpu_time(), Ordering::Relaxed);
+            slot.voluntary.store(usage.ru_nvcsw as u64, Ordering::Relaxed);
+            slot.involuntary.store(usage.ru_nivcsw as u64, Ordering::Relaxed);
+        }
+        self.told(state::ENDED);
+        self.stage.task_ended(self.row);
     }
 }
 
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec. The clock exists since 2.6, so the call cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// `struct sched_attr` of include/uapi/linux/sched/types.h, first version.
-#[repr(C)]
-struct SchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
-/// Gives the calling thread these attributes; what is as the kernel has it anyway is not asked for.
-fn apply(attributes: &TaskAttributes) -> io::Result<()> {
-    if !attributes.affinity.is_empty() {
-        set_affinity(&attributes.affinity)?;
+/// A child, on its own thread.
+fn run_child(stage: Arc<Stage>, row: usize, slot: usize, inherited: TaskAttributes) {
+    let name = stage.workload.tasks[row].name.clone();
+    let made = Task::new(Arc::clone(&stage), row, slot, inherited);
+    let made = made.map_err(|error| format!("task '{name}': opening its channels: {error}"));
+    let ready = made.and_then(|mut task| task.become_it().map(|()| task));
+    match ready {
+        Ok(mut task) => task.run(),
+        Err(error) => {
+            stage.head().fail(&error);
+            stage.task_ended(row);
+        }
     }
-    let slice = attributes.slice.map_or(0, |slice| slice.0);
-    let attr = SchedAttr {
-        size: u32::try_from(size_of::<SchedAttr>()).expect("48 bytes"),
-        policy: attributes.policy.number(),
-        flags: 0,
-        nice: attributes.nice.get(),
-        priority: u32::from(attributes.rt_priority),
-        runtime: slice,
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: the kernel reads `size` bytes of a struct that lives through the call.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &attr, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
-    let words = cpus.words();
-    // SAFETY: the kernel reads that many bytes of the words.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(words), words.as_ptr()) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// What may help where the kernel refuses attributes.
+fn remedy(attributes: &TaskAttributes) -> &'static str {
+    match attributes.policy {
+        schedlab_model::Policy::Ext => "SCHED_EXT needs a kernel with sched_ext",
+        _ => "Negative nice and real-time need root, and CPUs must be there",
+    }
 }

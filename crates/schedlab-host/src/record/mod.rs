@@ -109,6 +109,8 @@ pub struct RecordSummary {
     pub dropped_per_cpu: Vec<u64>,
     /// CPU time of the recorder while it recorded.
     pub recorder_cpu: Nanos,
+    /// When it began (`CLOCK_MONOTONIC`, ns).
+    pub started_ns: u64,
     /// How long it recorded.
     pub duration: Nanos,
     /// From when on operations were counted.

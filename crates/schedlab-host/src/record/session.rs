@@ -238,6 +238,7 @@ impl<W: Write> Session<W> {
         let (events, bytes) = (writer.event_count(), writer.byte_count());
         writer.finish(&provenance, duration).map_err(RecordError::Write)?;
         Ok(RecordSummary {
+            started_ns: self.start.0,
             exit_code: provenance.exit_code,
             events,
             bytes,

@@ -26,6 +26,8 @@ pub enum Target {
     Unit(String),
     /// The processes of a control group, as a path below `/sys/fs/cgroup` or absolute.
     Cgroup(PathBuf),
+    /// Several processes: what they are, and their ids.
+    Processes(String, Vec<i32>),
     /// Nobody in particular: every task is background.
     Machine,
 }
@@ -37,6 +39,7 @@ impl fmt::Display for Target {
             Target::Pid(pid) => write!(f, "process {pid}"),
             Target::Unit(unit) => write!(f, "unit {unit}"),
             Target::Cgroup(path) => write!(f, "control group {}", path.display()),
+            Target::Processes(what, _) => f.write_str(what),
             Target::Machine => f.write_str("the whole machine"),
         }
     }
@@ -278,6 +281,7 @@ fn become_command(
 pub(super) fn processes(target: &Target) -> Result<Vec<i32>, RecordError> {
     match target {
         Target::Command(_) | Target::Machine => Ok(Vec::new()),
+        Target::Processes(_, all) => Ok(all.clone()),
         Target::Pid(pid) => {
             let process = snapshot::process_of(*pid).ok_or(RecordError::NoProcess(*pid))?;
             Ok(vec![process])

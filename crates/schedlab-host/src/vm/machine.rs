@@ -324,6 +324,7 @@ impl Machine {
         let own = format!("bin/{PROGRAM}");
         archive.add_bare_program(&self.guest, &own)?;
         archive.add_link("init", &own);
+        archive.add_link("bin/schedlab", PROGRAM);
         let busybox = find_program("busybox");
         if let Some(busybox) = &busybox {
             archive.add_program(busybox, "bin/busybox")?;
@@ -342,7 +343,7 @@ impl Machine {
         }
         let mut argv: Vec<String> = command.iter().map(|word| (*word).to_string()).collect();
         if let Some(word) = argv.first_mut() {
-            let brought = *word == PROGRAM
+            let brought = [PROGRAM, "schedlab"].contains(&word.as_str())
                 || self.programs.iter().any(|program| file_name(program) == *word)
                 || self
                     .files

@@ -6,6 +6,7 @@
 pub mod builder;
 pub mod builtin;
 pub mod change;
+pub mod draw;
 pub mod file;
 pub mod rtapp;
 

@@ -1,6 +1,6 @@
 //! State of one task's program.
 
-use crate::rng::Rng;
+use schedlab_model::rng::Rng;
 use schedlab_model::{ChannelId, CpuId, TaskId};
 
 /// What a task waits for.

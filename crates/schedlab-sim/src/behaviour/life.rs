@@ -2,11 +2,12 @@
 
 use super::actor::{Actor, Wait};
 use crate::kernel::{CostKind, Task, TaskState};
-use crate::rng::Rng;
 use crate::simulation::Simulation;
 use schedlab_model::event::{Context, EventKind};
 use schedlab_model::outcome::FailedForks;
-use schedlab_model::{ChannelId, CpuId, Policy, TaskAttributes, TaskId};
+use schedlab_model::rng::Rng;
+use schedlab_model::workload::draw::task_stream;
+use schedlab_model::{ChannelId, CpuId, TaskAttributes, TaskId};
 
 impl Simulation {
     /// Makes a task from a row of the workload; it does not run yet.
@@ -24,7 +25,7 @@ impl Simulation {
             state.senders += 1;
             state.had_senders = true;
         }
-        let stream = row.stream.wrapping_mul(0x1_0000).wrapping_add(u64::from(id.0));
+        let stream = task_stream(row.stream, id.0);
         let start = self.work.code.starts[row.program.0 as usize];
         let (rng, timers) = (Rng::new(self.work.seed, stream), self.work.code.own_timers);
         self.work.actors.push(Actor::new(start, parent, sends_to, rng, timers));
@@ -35,21 +36,7 @@ impl Simulation {
 
     /// Attributes with the run's settings for target tasks applied.
     fn target_attributes(&self, attributes: &TaskAttributes, target: bool) -> TaskAttributes {
-        let mut changed = attributes.clone();
-        if !target {
-            return changed;
-        }
-        if changed.policy == Policy::Normal {
-            if let Some(policy) = self.settings.policy {
-                changed.policy = policy;
-                if matches!(policy, Policy::Fifo | Policy::Rr) {
-                    changed.rt_priority = self.settings.rt_priority.unwrap_or(1);
-                }
-            }
-            changed.slice = self.settings.slice.or(changed.slice);
-        }
-        changed.nice = self.settings.nice.unwrap_or(changed.nice);
-        changed
+        if target { self.settings.applied(attributes) } else { attributes.clone() }
     }
 
     /// A task of the workload starts at its time.

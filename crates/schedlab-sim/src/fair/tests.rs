@@ -8,9 +8,9 @@ use super::params::{FairParams, Features};
 use super::queue::{CfsRq, FairEntity};
 use crate::core::flags;
 use crate::kernel::{CostTable, Domains, Kernel, KernelParts, Task};
-use crate::rng::Rng;
 use crate::rt::Rt;
 use schedlab_model::machine::{KernelVersion, Preemption};
+use schedlab_model::rng::Rng;
 use schedlab_model::topology::Topology;
 use schedlab_model::{CpuId, CpuSet, TaskAttributes, TaskId};
 

@@ -1,7 +1,7 @@
 //! What things cost on this run: the machine's costs, perturbed once if asked, scattered at each use.
 
-use crate::rng::Rng;
 use schedlab_model::machine::{Cost, Costs, MachineDescription, QUANTILES_PERMILLE};
+use schedlab_model::rng::Rng;
 use schedlab_model::topology::Distance;
 
 /// Something that costs time.

@@ -22,11 +22,11 @@ pub(crate) use task::{Class, Task, TaskState};
 use crate::fair::Fair;
 use crate::fair::shared::Shared;
 use crate::queue::EventQueue;
-use crate::rng::Rng;
 use crate::rt::Rt;
 use crate::trace::Trace;
 use schedlab_model::event::EventKind;
 use schedlab_model::machine::Preemption;
+use schedlab_model::rng::Rng;
 use schedlab_model::{CpuId, CpuSet, Nanos, TaskId};
 use std::collections::BTreeSet;
 

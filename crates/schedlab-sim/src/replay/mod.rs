@@ -31,7 +31,7 @@ use schedlab_model::workload::Workload;
 use std::collections::BTreeMap;
 
 pub use calibrate::{calibrated, costs_shown, measured_cost};
-pub use window::blocks;
+pub use window::{blocks, cut};
 
 /// How a recording is turned into a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]

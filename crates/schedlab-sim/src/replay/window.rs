@@ -55,6 +55,29 @@ pub fn blocks(recording: &Recording, count: u32) -> Vec<Recording> {
     made
 }
 
+/// What happened from `start` until before `end`, with times counted from `start`. What was recorded without interruption
+/// stays so: tasks are there with the state and the attributes they had at `start`.
+pub fn cut(recording: &Recording, start: Nanos, end: Nanos) -> Recording {
+    let mut states: Vec<State> = recording.tasks.iter().map(initial).collect();
+    let mut cpus: BTreeMap<CpuId, Cpu> = BTreeMap::new();
+    let first = recording.events.partition_point(|event| event.time < start);
+    let after = recording.events.partition_point(|event| event.time < end);
+    for event in &recording.events[..first] {
+        follow(recording, &mut states, &mut cpus, event);
+    }
+    let mut events = running(&cpus);
+    events.extend(recording.events[first..after.max(first)].iter().map(|event| shifted(event, start)));
+    Recording {
+        tasks: snapshot(recording, &states),
+        events,
+        provenance: recording.provenance.clone(),
+        machine: recording.machine.clone(),
+        channels: recording.channels.clone(),
+        cpu_sets: recording.cpu_sets.clone(),
+        duration: end.min(recording.duration).saturating_sub(start),
+    }
+}
+
 fn initial(task: &TaskInfo) -> State {
     State {
         alive: task.existed,

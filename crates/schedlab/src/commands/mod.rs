@@ -14,6 +14,7 @@ mod machine;
 mod man;
 mod metric_command;
 mod pictures;
+mod play;
 mod record;
 mod show;
 mod simulate;
@@ -48,6 +49,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Man { out } => man::pages(out.as_deref()),
         Command::Compare(args) => compare::run(&args, context),
         Command::Simulate(args) => simulate::run(&args, context),
+        Command::Play(args) => play::run(&args, context),
         Command::Record(args) => record::run(&args, context),
         Command::Import(args) => import::run(&args),
         Command::Show(args) => show::run(&args),

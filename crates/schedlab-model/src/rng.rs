@@ -5,11 +5,11 @@
 
 /// A stream of random numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
     /// A stream from a seed and the number of the stream; different streams do not overlap in practice.
-    pub(crate) fn new(seed: u64, stream: u64) -> Rng {
+    pub fn new(seed: u64, stream: u64) -> Rng {
         let mut rng = Rng(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(17));
         rng.next_u64();
         rng
@@ -17,7 +17,7 @@ impl Rng {
 
     /// 64 random bits.
     #[inline]
-    pub(crate) fn next_u64(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,13 +27,13 @@ impl Rng {
 
     /// Uniform below `bound`, by multiplication; `bound` 0 gives 0.
     #[inline]
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// Uniform in `low..=high`.
     #[inline]
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
         if high <= low { low } else { low + self.below((high - low).saturating_add(1)) }
     }
 }

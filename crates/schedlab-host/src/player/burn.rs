@@ -1,0 +1,129 @@
+//! CPU time, used up: a loop whose speed was measured on each CPU, checked by the thread's own CPU clock.
+//!
+//! A step of 1 ms takes 1 ms of the task's CPU time, whoever had the CPU meanwhile and however fast it is. The loop bridges
+//! most of what is left between two looks at the clock, so that a burn makes few system calls; on a CPU of less
+//! capacity (big.LITTLE) a step takes as much longer as in the simulator.
+
+use super::clock;
+use super::shared::SharedSlice;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How long the loop is timed on each CPU.
+const TRIAL_NS: u64 = 1_000_000;
+/// Of what is left so much is looped before the next look at the clock, in percent: speeds vary.
+const STRIDE_PERCENT: u64 = 90;
+/// What is shorter is looped without a look at the clock: a look takes about as long.
+const LOOK_NS: u64 = 1_000;
+/// Never more than this in one go: the CPU's speed may change.
+const STRIDE_MAX_NS: u64 = 2_000_000;
+/// Capacity of the fastest CPU (`SCHED_CAPACITY_SCALE`).
+const FULL: u64 = 1_024;
+
+/// What is known of each CPU.
+#[derive(Debug, Default)]
+pub struct Speed {
+    /// Rounds of the loop in a ms; 0 if it was not tried.
+    rounds: AtomicU64,
+    /// Capacity, 1024 for the fastest; 0 if unknown.
+    capacity: AtomicU64,
+}
+
+/// Rounds of dependent arithmetic: no memory, no pause that a hypervisor could trap.
+fn spin(rounds: u64) {
+    let mut value = 1_u64;
+    for _ in 0..rounds {
+        value = black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    }
+    black_box(value);
+}
+
+/// Times the loop on every CPU that the calling thread may use, one after the other; it may use the same ones afterwards.
+pub fn measure(speeds: &SharedSlice<Speed>) {
+    let before = super::attributes::affinity();
+    for (cpu, speed) in speeds.iter().enumerate() {
+        let capacity = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/cpu_capacity"));
+        let capacity = capacity.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(FULL);
+        speed.capacity.store(capacity, Ordering::Relaxed);
+        if before.contains(schedlab_model::CpuId(cpu as u32)) && super::attributes::pin(cpu).is_ok() {
+            speed.rounds.store(time_loop(), Ordering::Relaxed);
+        }
+    }
+    // The same set as before: the kernel took it then.
+    drop(super::attributes::set_affinity(&before));
+}
+
+/// Rounds in a ms of CPU time, the fastest of three tries: what disturbs makes it slower.
+fn time_loop() -> u64 {
+    let trial = |_| {
+        let (start, mut rounds) = (clock::cpu_time(), 0);
+        loop {
+            spin(10_000);
+            rounds += 10_000;
+            let used = clock::cpu_time() - start;
+            if used >= TRIAL_NS / 3 {
+                return rounds * 1_000_000 / used.max(1);
+            }
+        }
+    };
+    (0..3).map(trial).max().unwrap_or(1)
+}
+
+/// Uses `time` ns of CPU time.
+pub fn burn(time: u64, speeds: &SharedSlice<Speed>) {
+    // SAFETY: a plain call; errors are negative and name no CPU.
+    let cpu = || usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0);
+    let known = |cpu: usize| {
+        let speed = speeds.get(cpu).unwrap_or(&speeds[0]);
+        let rounds = speed.rounds.load(Ordering::Relaxed).max(1_000);
+        (rounds, speed.capacity.load(Ordering::Relaxed).clamp(1, FULL))
+    };
+    if time < LOOK_NS {
+        let (rounds, capacity) = known(cpu());
+        return spin(time * rounds * FULL / capacity / 1_000_000);
+    }
+    let mut last = clock::cpu_time();
+    let mut left = time;
+    loop {
+        let (rounds, capacity) = known(cpu());
+        let here = left * FULL / capacity;
+        let short = here < LOOK_NS;
+        let stride =
+            if short { here } else { (here * STRIDE_PERCENT / 100).clamp(LOOK_NS / 2, STRIDE_MAX_NS) };
+        spin(stride * rounds / 1_000_000);
+        if short {
+            return;
+        }
+        let now = clock::cpu_time();
+        let done = (now - last) * capacity / FULL;
+        last = now;
+        if done >= left {
+            return;
+        }
+        left -= done;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burn_takes_its_cpu_time() {
+        let speeds = SharedSlice::<Speed>::new(1_024).expect("memory");
+        measure(&speeds);
+        for time in [50_000, 500_000, 5_000_000] {
+            let mut used: Vec<u64> = (0..9)
+                .map(|_| {
+                    let start = clock::cpu_time();
+                    burn(time, &speeds);
+                    clock::cpu_time() - start
+                })
+                .collect();
+            used.sort_unstable();
+            // An interrupt that hits the last look is the task's time; the median is not hit.
+            let median = used[4];
+            assert!(median + 1_000 >= time && median <= time + time / 20 + 5_000, "{time}: {used:?}");
+        }
+    }
+}
