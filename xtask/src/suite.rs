@@ -102,6 +102,8 @@ fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
         "vm",
         "--test",
         "live",
+        "--test",
+        "play_vm",
         "--",
         "--test-threads=1",
     ])

@@ -275,7 +275,8 @@ pub(super) fn await_end(stage: &Stage, until: Option<u64>) -> Result<usize, Erro
         if still >= STILL_LOOKS && until.is_none() {
             return Err(Error::Stalled(stage.who_waits()));
         }
-        let next = now + LOOK_NS;
+        // A process that plays itself stays out of its tasks' way, and nobody sees whether they stand still.
+        let next = now + if stage.in_one_process { u64::from(u32::MAX) * 1_000 } else { LOOK_NS };
         futex::wait(&stage.head().targets_left, left, Some(until.map_or(next, |until| until.min(next))));
     }
 }

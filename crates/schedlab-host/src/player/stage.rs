@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SLOTS_MAX: usize = 1 << 20;
 /// Jobs whose ends are kept.
 const MARKS_MAX: usize = 1 << 21;
+/// Of both where nobody asks for them: less memory, so that the kernel need not make room for it.
+const FEW: usize = 1 << 10;
 
 /// The workload, its channels and the shared memory.
 pub struct Stage {
@@ -59,8 +61,8 @@ impl Stage {
             in_one_process,
             cpus: super::attributes::affinity(),
             speeds: SharedSlice::new(CPUS_MAX)?,
-            slots: SharedSlice::new(SLOTS_MAX)?,
-            marks: SharedSlice::new(MARKS_MAX)?,
+            slots: SharedSlice::new(if in_one_process { FEW } else { SLOTS_MAX })?,
+            marks: SharedSlice::new(if in_one_process { FEW } else { MARKS_MAX })?,
             timers: SharedSlice::new(timers)?,
             head: SharedSlice::new(1)?,
         };
