@@ -106,7 +106,10 @@ impl CpuMask {
         let (word, bit) = (start.index() / 64, start.0 % 64);
         for step in 0..=count {
             let at = (word + step) % count;
-            let mut common = self.0[at] & b.0[at] & c.0[at];
+            let mut common = b.0[at] & c.0[at];
+            if common != 0 {
+                common &= self.0[at];
+            }
             if step == 0 {
                 common &= u64::MAX << bit;
             } else if step == count {
@@ -122,7 +125,11 @@ impl CpuMask {
     /// The same where only this word of one of them has CPUs.
     #[inline]
     fn first_common_within(&self, b: &CpuMask, c: &CpuMask, start: CpuId, word: usize) -> Option<CpuId> {
-        let common = self.0[word] & b.0[word] & c.0[word];
+        // A task's own mask is far away on a large machine, and there is no idle CPU more often than not.
+        let mut common = b.0[word] & c.0[word];
+        if common != 0 {
+            common &= self.0[word];
+        }
         let from = if start.index() / 64 == word { u64::MAX << (start.0 % 64) } else { u64::MAX };
         let bits = if common & from != 0 { common & from } else { common };
         (bits != 0).then(|| CpuId(word as u32 * 64 + bits.trailing_zeros()))
