@@ -3,7 +3,7 @@
 //!
 //! Every task opens ends of pipes of its own, so that an end is closed when its last task closes it or is gone.
 
-use super::futex::Word;
+use super::futex::{Condition, TICKETS, Word};
 use super::shared::SharedSlice;
 use schedlab_model::ChannelId;
 use schedlab_model::workload::{ChannelType, Op, Workload};
@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
 
 /// What a channel is made of, beside its word.
 enum Made {
@@ -28,15 +29,19 @@ enum Made {
 pub struct Channels {
     made: Vec<Made>,
     words: SharedSlice<Word>,
+    /// Of each channel that is a condition, where its cells are.
+    cells: Vec<Option<SharedSlice<AtomicU32>>>,
 }
 
 impl Channels {
     /// Makes every channel with its initial content. What is not exactly as the workload wants it is added to `notes`.
     pub fn new(workload: &Workload, notes: &mut Vec<String>) -> io::Result<Channels> {
         let words = SharedSlice::<Word>::new(workload.channels.len())?;
-        let mut made = Vec::new();
+        let (mut made, mut cells) = (Vec::new(), Vec::new());
         for (index, spec) in workload.channels.iter().enumerate() {
             let initial = spec.initial;
+            let waited = spec.kind == ChannelType::Condition;
+            cells.push(if waited { Some(SharedSlice::new(TICKETS)?) } else { None });
             made.push(match spec.kind {
                 ChannelType::Bytes => {
                     let (receive, send) = pipe()?;
@@ -61,7 +66,13 @@ impl Channels {
                 }
             });
         }
-        Ok(Channels { made, words })
+        Ok(Channels { made, words, cells })
+    }
+
+    /// A channel as the condition that it is; `None` for other types.
+    pub fn condition(&self, channel: ChannelId) -> Option<Condition<'_>> {
+        let cells = self.cells[channel.index()].as_ref()?;
+        Some(Condition::new(self.word(channel), cells))
     }
 
     /// The word of a channel that is made of one.

@@ -6,10 +6,12 @@
 //!                         └─ the devices
 //! ```
 //! All below the leader are one process group. Nobody outlives the play: the leader kills the group when it is over or
-//! when this process is gone, this process when the leader is.
+//! when this process is gone, this process when the leader is, and a guard ([`super::watch`]) if both are.
 
 use super::shared::state;
 use super::stage::Stage;
+use super::task::end_thread;
+use super::watch::{self, Deaths};
 use super::{Error, clock, futex, make, playable, start_devices, start_threads, starting_rows};
 use schedlab_model::Nanos;
 use schedlab_model::workload::Workload;
@@ -31,7 +33,7 @@ const LEAVE_NS: u64 = 5_000_000;
 /// A play that is set up and waits for its begin, or runs.
 pub struct Company {
     stage: Arc<Stage>,
-    leader: libc::pid_t,
+    pub(super) leader: libc::pid_t,
     notes: Vec<String>,
     reaped: bool,
 }
@@ -98,10 +100,10 @@ impl Company {
             starting_rows(workload).map(|row| (row, stage.new_slot(row))).collect();
         let count = rows.len() + workload.devices.len();
         // SAFETY: the child goes on alone in its copy of the memory and ends with `_exit`.
-        let leader = unsafe { libc::fork() };
+        let (own, leader) = unsafe { (libc::getpid(), libc::fork()) };
         match leader {
             -1 => return Err(Error::system("forking")(std::io::Error::last_os_error())),
-            0 => lead(&stage, &rows, limit),
+            0 => lead(&stage, own, &rows, limit),
             _ => stage.channels.close_own_ends(),
         }
         // SAFETY: a plain call on our child, so that the group is there whoever of us is first.
@@ -153,7 +155,8 @@ impl Company {
 
     /// Ends it, if it is not over, and says how it went.
     pub fn end(mut self) -> Result<Ended, Error> {
-        let over = self.is_over() && self.stage.head().over.load(Ordering::SeqCst) != 0;
+        let gone = self.is_over();
+        let over = self.stage.head().over.load(Ordering::SeqCst) != 0;
         let now = clock::now();
         self.kill();
         let head = self.stage.head();
@@ -162,6 +165,9 @@ impl Company {
                 Some(who) => Error::Stalled(who.to_owned()),
                 None => Error::Task(text),
             });
+        }
+        if gone && !over {
+            return Err(Error::Task(LEADER_GONE.to_owned()));
         }
         let origin = self.stage.origin();
         let cut = !over || head.over.load(Ordering::SeqCst) == CUT;
@@ -200,33 +206,45 @@ impl Company {
 
     /// Everybody who took part so far.
     pub fn tasks(&self) -> Vec<PlayedTask> {
+        self.taken().map(|(_, task)| task).collect()
+    }
+
+    /// Slots whose task came to be, with it. A task that the kernel refused has no row.
+    fn taken(&self) -> impl Iterator<Item = (usize, PlayedTask)> + '_ {
         let made = self.stage.head().slots.load(Ordering::SeqCst) as usize;
-        let slots = self.stage.slots.iter().take(made);
-        let read = |slot: &super::shared::Slot| PlayedTask {
-            row: (slot.row.load(Ordering::Acquire) as usize).saturating_sub(1),
+        let slots = self.stage.slots.iter().take(made).enumerate();
+        let read = |row: usize, slot: &super::shared::Slot| PlayedTask {
+            row,
             tid: slot.tid.load(Ordering::Relaxed),
             ended: slot.state.load(Ordering::Acquire) == state::ENDED,
             cpu: Nanos(slot.cpu_ns.load(Ordering::Relaxed)),
             switches: (slot.voluntary.load(Ordering::Relaxed), slot.involuntary.load(Ordering::Relaxed)),
         };
-        slots.map(read).collect()
+        slots.filter_map(move |(number, slot)| {
+            let row = (slot.row.load(Ordering::Acquire) as usize).checked_sub(1)?;
+            Some((number, read(row, slot)))
+        })
     }
 
     fn jobs(&self, origin: u64) -> Vec<JobEnd> {
         let made = self.stage.head().marks.load(Ordering::SeqCst) as usize;
+        let places: BTreeMap<usize, usize> =
+            self.taken().enumerate().map(|(place, (slot, _))| (slot, place)).collect();
         let whole = |mark: &&super::shared::Mark| mark.time.load(Ordering::Acquire) > 0;
         let since = |time: &std::sync::atomic::AtomicU64| match time.load(Ordering::Relaxed) {
             u64::MAX => Nanos::MAX,
             time => Nanos(time.saturating_sub(origin)),
         };
-        let read = |mark: &super::shared::Mark| JobEnd {
-            task: mark.slot.load(Ordering::Relaxed) as usize,
-            cpu: mark.cpu.load(Ordering::Relaxed),
-            time: since(&mark.time),
-            released: since(&mark.released),
-            deadline: since(&mark.deadline),
+        let read = |mark: &super::shared::Mark| {
+            Some(JobEnd {
+                task: *places.get(&(mark.slot.load(Ordering::Relaxed) as usize))?,
+                cpu: mark.cpu.load(Ordering::Relaxed),
+                time: since(&mark.time),
+                released: since(&mark.released),
+                deadline: since(&mark.deadline),
+            })
         };
-        self.stage.marks.iter().take(made).filter(whole).map(read).collect()
+        self.stage.marks.iter().take(made).filter(whole).filter_map(read).collect()
     }
 }
 
@@ -236,6 +254,8 @@ impl Drop for Company {
     }
 }
 
+const LEADER_GONE: &str = "the process that leads the play (play-leader) was ended from outside before the play was over: \
+                           nothing of the run counts; play it again";
 const STALLED: &str = "stalled: ";
 const CUT: u32 = 2;
 
@@ -257,10 +277,15 @@ pub(super) fn await_ready(stage: &Stage, count: usize) -> Result<(), Error> {
     }
 }
 
-/// Waits until no target task is left, or until then; how many are left.
-pub(super) fn await_end(stage: &Stage, until: Option<u64>) -> Result<usize, Error> {
+/// Waits until no target task is left, or until then; how many are left. `deaths` says who died, where tasks can.
+pub(super) fn await_end(
+    stage: &Stage,
+    until: Option<u64>,
+    mut deaths: Option<Deaths>,
+) -> Result<usize, Error> {
     let (mut last, mut still) = (0, 0);
     loop {
+        let news = stage.head().news.load(Ordering::SeqCst);
         let left = stage.head().targets_left.load(Ordering::SeqCst);
         if let Some(error) = stage.head().error() {
             return Err(Error::Task(error));
@@ -268,6 +293,9 @@ pub(super) fn await_end(stage: &Stage, until: Option<u64>) -> Result<usize, Erro
         let now = clock::now();
         if left == 0 || until.is_some_and(|until| now >= until) {
             return Ok(left as usize);
+        }
+        if let Some(who) = deaths.as_mut().and_then(|deaths| deaths.look(stage)) {
+            return Err(Error::Task(who));
         }
         let seen = stage.standstill();
         still = if seen.is_some() && seen == Some(last) { still + 1 } else { 0 };
@@ -277,20 +305,25 @@ pub(super) fn await_end(stage: &Stage, until: Option<u64>) -> Result<usize, Erro
         }
         // A process that plays itself stays out of its tasks' way, and nobody sees whether they stand still.
         let next = now + if stage.in_one_process { u64::from(u32::MAX) * 1_000 } else { LOOK_NS };
-        futex::wait(&stage.head().targets_left, left, Some(until.map_or(next, |until| until.min(next))));
+        futex::wait(&stage.head().news, news, Some(until.map_or(next, |until| until.min(next))));
     }
 }
 
 /// The group of the leader's processes, in the leader; 0 before there is one.
 static GROUP: AtomicI32 = AtomicI32::new(0);
+/// The leader's guard, in the leader; 0 before there is one.
+static GUARD: AtomicI32 = AtomicI32::new(0);
 /// How often the leader looks, a ms apart, whether those it killed are gone.
 const GONE_LOOKS_MAX: u32 = 2_000;
 
 /// In the leader: kills its group, collects everybody, and ends. What a signal to it means.
 extern "C" fn end_group(_: libc::c_int) {
-    let group = GROUP.load(Ordering::SeqCst);
+    let (group, guard) = (GROUP.load(Ordering::SeqCst), GUARD.load(Ordering::SeqCst));
     // SAFETY: async-signal-safe calls. Before there is a group there is nobody to kill.
     unsafe {
+        if guard > 0 {
+            libc::kill(guard, libc::SIGKILL);
+        }
         let mut looks = 0;
         while looks < GONE_LOOKS_MAX {
             if group > 0 {
@@ -309,8 +342,8 @@ extern "C" fn end_group(_: libc::c_int) {
     }
 }
 
-/// The leader's life; it does not return.
-fn lead(stage: &Arc<Stage>, rows: &[(usize, usize)], limit: Option<Nanos>) -> ! {
+/// The life of the leader whose parent is this; it does not return.
+fn lead(stage: &Arc<Stage>, parent: libc::pid_t, rows: &[(usize, usize)], limit: Option<Nanos>) -> ! {
     // SAFETY: plain calls of this process about itself; the handler makes one async-signal-safe call.
     let own = unsafe {
         libc::setpgid(0, 0);
@@ -318,12 +351,17 @@ fn lead(stage: &Arc<Stage>, rows: &[(usize, usize)], limit: Option<Nanos>) -> ! 
             libc::signal(signal, end_group as *const () as libc::sighandler_t);
         }
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+        if libc::getppid() != parent {
+            // It was gone before its end could be told to us.
+            libc::_exit(0);
+        }
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         libc::prctl(libc::PR_SET_NAME, c"play-leader".as_ptr());
         libc::getpid()
     };
     // What this process had open besides, or other plays of it: their readers would wait for our end.
     stage.close_other_descriptors();
+    GUARD.store(watch::start_guard(stage, own), Ordering::SeqCst);
     let mut processes: BTreeMap<u32, Vec<(usize, usize)>> = BTreeMap::new();
     for &(row, slot) in rows {
         processes.entry(stage.workload.tasks[row].process).or_default().push((row, slot));
@@ -331,8 +369,9 @@ fn lead(stage: &Arc<Stage>, rows: &[(usize, usize)], limit: Option<Nanos>) -> ! 
     for members in processes.values() {
         fork_process(stage, own, || run_process(stage, members));
     }
+    let mut devices = 0;
     if !stage.workload.devices.is_empty() {
-        fork_process(stage, own, || {
+        devices = fork_process(stage, own, || {
             start_devices(stage).map(|threads| threads.into_iter().for_each(|thread| drop(thread.join())))
         });
     }
@@ -343,7 +382,7 @@ fn lead(stage: &Arc<Stage>, rows: &[(usize, usize)], limit: Option<Nanos>) -> ! 
     }
     let origin = stage.origin();
     let until = limit.map(|limit| origin + limit.0);
-    match await_end(stage, until) {
+    match await_end(stage, until, Some(Deaths::new(devices))) {
         Ok(0) => {
             clock::sleep(LEAVE_NS);
             head.over.store(1, Ordering::SeqCst);
@@ -354,8 +393,9 @@ fn lead(stage: &Arc<Stage>, rows: &[(usize, usize)], limit: Option<Nanos>) -> ! 
             head.over.store(CUT, Ordering::SeqCst);
         }
         Err(error) => {
-            if let Error::Stalled(who) = error {
-                head.fail(&format!("{STALLED}{who}"));
+            match error {
+                Error::Stalled(who) => head.fail(&format!("{STALLED}{who}")),
+                error => head.fail(&error.to_string()),
             }
             head.over.store(CUT, Ordering::SeqCst);
         }
@@ -365,12 +405,15 @@ fn lead(stage: &Arc<Stage>, rows: &[(usize, usize)], limit: Option<Nanos>) -> ! 
     unreachable!("the leader has ended")
 }
 
-/// Forks a process of the leader that does `life`; its end comes with the leader's.
-fn fork_process(stage: &Stage, leader: libc::pid_t, life: impl FnOnce() -> Result<(), Error>) {
+/// Forks a process of the leader that does `life`; its end comes with the leader's. Its number, or -1.
+fn fork_process(stage: &Stage, leader: libc::pid_t, life: impl FnOnce() -> Result<(), Error>) -> libc::pid_t {
     // SAFETY: the leader has one thread, so the child may do everything; it does not return from here.
     unsafe {
         match libc::fork() {
-            -1 => stage.head().fail(&format!("forking: {}", std::io::Error::last_os_error())),
+            -1 => {
+                stage.head().fail(&format!("forking: {}", std::io::Error::last_os_error()));
+                -1
+            }
             0 => {
                 libc::setpgid(0, GROUP.load(Ordering::SeqCst));
                 libc::signal(libc::SIGTERM, libc::SIG_DFL);
@@ -382,13 +425,14 @@ fn fork_process(stage: &Stage, leader: libc::pid_t, life: impl FnOnce() -> Resul
                 if let Err(error) = life() {
                     stage.head().fail(&error.to_string());
                 }
-                libc::_exit(0)
+                end_thread()
             }
             pid => {
                 // The first is the group's; nobody is collected before the end, so its number stays its own.
                 GROUP.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).ok();
                 stage.head().group.store(GROUP.load(Ordering::SeqCst), Ordering::SeqCst);
                 libc::setpgid(pid, GROUP.load(Ordering::SeqCst));
+                pid
             }
         }
     }

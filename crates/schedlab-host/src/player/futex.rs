@@ -6,7 +6,7 @@
 use super::clock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One waiter of a condition, or one generation of a barrier, in its word's upper half.
+/// One generation of a barrier, in its word's upper half.
 const UPPER: u32 = 1 << 16;
 const LOWER_MASK: u32 = UPPER - 1;
 
@@ -97,43 +97,90 @@ impl Word {
     }
 }
 
-/// As a condition: who waits in the upper half, how many of them may go on in the lower.
-impl Word {
-    /// The caller waits from now on; it calls [`Word::await_wake`] next.
-    pub fn enlist(&self) {
-        self.value.fetch_add(UPPER, Ordering::SeqCst);
+/// Waits of one condition that may be under way at once.
+pub const TICKETS: usize = 1 << 16;
+const WOKEN: u32 = 1;
+const GONE: u32 = 2;
+
+/// A condition: who waits draws a ticket, and wake-ups go to tickets in their order. Each waits at a cell of its own, so
+/// that a wake-up is for who waited when it came, and for nobody who comes later.
+#[derive(Clone, Copy)]
+pub struct Condition<'a> {
+    /// The first ticket that is not served yet, and how many were drawn.
+    word: &'a Word,
+    /// 0 for who waits, else [`WOKEN`] or [`GONE`].
+    cells: &'a [AtomicU32],
+}
+
+impl<'a> Condition<'a> {
+    /// Of this word and [`TICKETS`] cells that nobody else uses.
+    pub fn new(word: &'a Word, cells: &'a [AtomicU32]) -> Condition<'a> {
+        Condition { word, cells }
+    }
+
+    fn cell(&self, ticket: u32) -> &'a AtomicU32 {
+        &self.cells[ticket as usize % self.cells.len()]
+    }
+
+    /// The caller waits from now on; it calls [`Condition::await_wake`] next, with this ticket.
+    pub fn enlist(&self) -> std::io::Result<u32> {
+        let ticket = self.word.waiters.fetch_add(1, Ordering::SeqCst);
+        let ahead = ticket.wrapping_sub(self.word.value.load(Ordering::SeqCst)) as usize;
+        if ahead >= self.cells.len() || self.cell(ticket).load(Ordering::SeqCst) != 0 {
+            return Err(std::io::Error::other("more than 65536 waits came after one that is not over"));
+        }
+        Ok(ticket)
     }
 
     /// Waits to be woken, until then at most.
-    pub fn await_wake(&self, until: Option<u64>) -> bool {
+    pub fn await_wake(&self, ticket: u32, until: Option<u64>) -> bool {
+        let cell = self.cell(ticket);
         let mut in_time = true;
         loop {
-            let value = self.value.load(Ordering::SeqCst);
-            if value & LOWER_MASK > 0 {
-                if self.exchange(value, value - UPPER - 1) {
-                    return true;
-                }
-            } else if !in_time {
-                if self.exchange(value, value - UPPER) {
-                    return false;
-                }
-            } else {
-                in_time = wait(&self.value, value, until);
+            if cell.load(Ordering::SeqCst) == WOKEN {
+                cell.store(0, Ordering::SeqCst);
+                return true;
+            }
+            if in_time {
+                in_time = wait(cell, 0, until);
+            } else if cell.compare_exchange(0, GONE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                self.pass_those_gone();
+                return false;
             }
         }
     }
 
-    /// Lets at most so many of those who wait go on.
-    pub fn wake_waiters(&self, count: u32) {
+    /// Tickets at the front whose holders went are no one's turn.
+    fn pass_those_gone(&self) {
         loop {
-            let value = self.value.load(Ordering::SeqCst);
-            let asleep = (value / UPPER).saturating_sub(value & LOWER_MASK);
-            let woken = count.min(asleep);
-            if woken == 0 {
+            let next = self.word.value.load(Ordering::SeqCst);
+            if self.cell(next).load(Ordering::SeqCst) != GONE {
                 return;
             }
-            if self.exchange(value, value + woken) {
-                return wake(&self.value, woken);
+            if self.word.exchange(next, next.wrapping_add(1)) {
+                self.cell(next).store(0, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Lets at most so many of those who wait go on, the first first.
+    pub fn wake(&self, count: u32) {
+        let end = self.word.waiters.load(Ordering::SeqCst);
+        let mut left = count;
+        while left > 0 {
+            let next = self.word.value.load(Ordering::SeqCst);
+            if end.wrapping_sub(next).cast_signed() <= 0 {
+                return;
+            }
+            if !self.word.exchange(next, next.wrapping_add(1)) {
+                continue;
+            }
+            let cell = self.cell(next);
+            if cell.compare_exchange(0, WOKEN, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                wake(cell, 1);
+                left -= 1;
+            } else {
+                cell.store(0, Ordering::SeqCst);
             }
         }
     }
@@ -169,22 +216,53 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
 
+    fn cells(count: usize) -> Vec<AtomicU32> {
+        (0..count).map(|_| AtomicU32::new(0)).collect()
+    }
+
     #[test]
     fn a_wake_of_two_lets_two_of_three_go_on() {
-        let word = Arc::new(Word::default());
-        let wait = |word: Arc<Word>| thread::spawn(move || word.await_wake(Some(clock::now() + 200_000_000)));
-        let waiting: Vec<_> = (0..3)
-            .map(|_| {
-                word.enlist();
-                wait(Arc::clone(&word))
-            })
-            .collect();
-        word.wake_waiters(2);
-        let woken = waiting.into_iter().map(|thread| u32::from(thread.join().unwrap())).sum::<u32>();
-        assert_eq!(woken, 2);
-        word.wake_waiters(5);
-        word.enlist();
-        assert!(!word.await_wake(Some(clock::now())), "a wake-up without a waiter is lost");
+        let (word, cells) = (Word::default(), cells(8));
+        let condition = Condition::new(&word, &cells);
+        let until = Some(clock::now() + 200_000_000);
+        let tickets: Vec<u32> = (0..3).map(|_| condition.enlist().unwrap()).collect();
+        let woken: Vec<bool> = thread::scope(|scope| {
+            let wait = |ticket: u32| scope.spawn(move || condition.await_wake(ticket, until));
+            let waiting: Vec<_> = tickets.iter().map(|ticket| wait(*ticket)).collect();
+            condition.wake(2);
+            waiting.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(woken, [true, true, false]);
+        condition.wake(5);
+        let ticket = condition.enlist().unwrap();
+        assert!(!condition.await_wake(ticket, Some(clock::now())), "a wake-up without a waiter is lost");
+    }
+
+    #[test]
+    fn who_comes_after_a_wake_up_cannot_take_it() {
+        let (word, cells) = (Word::default(), cells(8));
+        let condition = Condition::new(&word, &cells);
+        let first = condition.enlist().unwrap();
+        condition.wake(1);
+        let second = condition.enlist().unwrap();
+        assert!(!condition.await_wake(second, Some(clock::now())));
+        assert!(condition.await_wake(first, Some(clock::now())));
+    }
+
+    #[test]
+    fn those_who_went_take_no_wake_up_and_no_room() {
+        let (word, cells) = (Word::default(), cells(4));
+        let condition = Condition::new(&word, &cells);
+        for _ in 0..20 {
+            let ticket = condition.enlist().unwrap();
+            assert!(!condition.await_wake(ticket, Some(clock::now())));
+        }
+        let [stays, goes, next] = [(); 3].map(|()| condition.enlist().unwrap());
+        assert!(!condition.await_wake(goes, Some(clock::now())));
+        condition.wake(2);
+        assert!(condition.await_wake(next, None) && condition.await_wake(stays, None));
+        assert!((0..4).all(|_| condition.enlist().is_ok()));
+        assert!(condition.enlist().is_err(), "only so many at once");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod playable;
 mod shared;
 mod stage;
 mod task;
+mod watch;
 
 pub use company::{Company, Ended, JobEnd, PlayedTask};
 
@@ -95,7 +96,7 @@ pub fn play(workload: &Workload) -> Result<Played, Error> {
     let origin = clock::now();
     let made = stage.head().targets_left.load(Ordering::SeqCst) as usize;
     stage.begin(origin);
-    let left = company::await_end(&stage, limit.map(|limit| origin + limit))?;
+    let left = company::await_end(&stage, limit.map(|limit| origin + limit), None)?;
     let wall = Duration::from_nanos(clock::now() - origin);
     Ok(Played { origin_ns: origin, wall, ended: made.saturating_sub(left), cut: left })
 }

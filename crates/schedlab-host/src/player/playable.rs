@@ -3,7 +3,7 @@
 use super::Error;
 use schedlab_model::Policy;
 use schedlab_model::workload::change::Change;
-use schedlab_model::workload::{Op, TaskSpec, Workload};
+use schedlab_model::workload::{ChannelType, Op, TaskSpec, Workload};
 use schedlab_model::{CpuSet, TaskAttributes};
 
 /// Refuses what would change the machine for others.
@@ -32,8 +32,27 @@ pub fn check_machine(workload: &Workload) -> Result<(), Error> {
 
 /// Refuses tasks that have no live form. `cpus` are those that tasks may use here; `limited` is whether the play is cut.
 pub fn check_tasks(workload: &Workload, limited: bool, cpus: &CpuSet) -> Result<(), Error> {
+    check_channels(workload)?;
     workload.tasks.iter().try_for_each(|spec| check_task(workload, spec, limited, cpus))
 }
+
+/// A pipe cannot begin with more than it holds: the model's channel can.
+fn check_channels(workload: &Workload) -> Result<(), Error> {
+    for spec in workload.channels.iter().filter(|spec| spec.kind == ChannelType::Bytes) {
+        // One without a limit becomes the smallest pipe.
+        let holds = if spec.capacity == 0 { PIPE_BYTES_MIN } else { spec.capacity };
+        if spec.initial > holds {
+            return Err(Error::NotPlayable {
+                what: format!("channel '{}', initial = {}", spec.name, spec.initial),
+                why: format!("its pipe holds {holds} bytes: give it more `capacity`, or less `initial`"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The least a pipe holds: a page.
+const PIPE_BYTES_MIN: u64 = 4096;
 
 fn check_task(workload: &Workload, spec: &TaskSpec, limited: bool, cpus: &CpuSet) -> Result<(), Error> {
     check_attributes(&spec.name, "its attributes", &spec.attributes, cpus)?;

@@ -90,6 +90,8 @@ pub struct Head {
     pub targets_left: AtomicU32,
     /// 1 when it is over, 2 if it was cut.
     pub over: AtomicU32,
+    /// Goes on by one whenever the leader has to look.
+    pub news: AtomicU32,
     /// When it was over.
     pub end_ns: AtomicU64,
     /// Slots given out.
@@ -129,7 +131,8 @@ impl Head {
 
     /// The leader looks whether it is over.
     pub fn wake_leader(&self) {
-        futex::wake(&self.targets_left, u32::MAX);
+        self.news.fetch_add(1, Ordering::SeqCst);
+        futex::wake(&self.news, u32::MAX);
         futex::wake(&self.ready, u32::MAX);
     }
 }

@@ -9,7 +9,7 @@ use super::stage::Stage;
 use super::{attributes, burn, clock, playable};
 use schedlab_model::rng::Rng;
 use schedlab_model::workload::draw::task_stream;
-use schedlab_model::workload::{ChannelType, Op, TimerRef};
+use schedlab_model::workload::{Op, TimerRef};
 use schedlab_model::{ChannelId, TaskAttributes};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -231,23 +231,27 @@ impl Task {
             Op::Post { channel, tokens } => channels.post(*channel, *tokens)?,
             Op::Take { channel, timeout } => {
                 let until = until(timeout);
-                let word = channels.word(*channel);
-                if stage.workload.channels[channel.index()].kind == ChannelType::Condition {
-                    word.enlist();
-                    self.waiting_until(until, |_| word.await_wake(until));
+                if let Some(condition) = channels.condition(*channel) {
+                    let ticket = condition.enlist()?;
+                    self.waiting_until(until, |_| condition.await_wake(ticket, until));
                 } else {
                     self.waiting_until(until, |_| channels.take(*channel, until))?;
                 }
             }
-            Op::WakeWaiters { channel, count } => channels.word(*channel).wake_waiters(*count),
+            Op::WakeWaiters { channel, count } => {
+                if let Some(condition) = channels.condition(*channel) {
+                    condition.wake(*count);
+                }
+            }
             Op::Lock { channel } => self.waiting(|_| channels.word(*channel).lock()),
             Op::Unlock { channel } => channels.word(*channel).unlock(),
             Op::ConditionWait { condition, lock } => {
-                let (condition, lock) = (channels.word(*condition), channels.word(*lock));
-                condition.enlist();
+                let Some(condition) = channels.condition(*condition) else { return Ok(()) };
+                let lock = channels.word(*lock);
+                let ticket = condition.enlist()?;
                 lock.unlock();
                 self.waiting(|_| {
-                    condition.await_wake(None);
+                    condition.await_wake(ticket, None);
                     lock.lock();
                 });
             }
@@ -350,10 +354,12 @@ impl Task {
                 0 => {
                     stage.close_other_descriptors();
                     run_child(stage, row, slot, inherited);
-                    // SAFETY: ends the process without running what belongs to the parent.
-                    unsafe { libc::_exit(0) }
+                    end_thread()
                 }
                 pid => {
+                    if let Some(slot) = stage.slots.get(slot) {
+                        slot.tid.store(pid, Ordering::Relaxed);
+                    }
                     self.processes.push(pid);
                     Ok(())
                 }
@@ -361,6 +367,9 @@ impl Task {
         };
         if made.is_err() {
             stage.head().forks_failed.fetch_add(1, Ordering::Relaxed);
+            if let Some(slot) = stage.slots.get(slot) {
+                slot.state.store(state::ENDED, Ordering::Release);
+            }
             stage.task_ended(row);
         }
     }
@@ -393,6 +402,15 @@ impl Task {
         }
         self.told(state::ENDED);
         self.stage.task_ended(self.row);
+    }
+}
+
+/// Ends the calling thread alone: its process goes on with the threads that its tasks forked, and ends with the last.
+pub(super) fn end_thread() -> ! {
+    // SAFETY: nothing of this thread is used by others, and what belongs to the parent of its process is not run.
+    unsafe {
+        libc::syscall(libc::SYS_exit, 0);
+        libc::_exit(0)
     }
 }
 

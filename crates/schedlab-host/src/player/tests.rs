@@ -142,6 +142,85 @@ count = 3
 }
 
 #[test]
+fn a_process_lives_as_long_as_one_of_its_tasks() {
+    for process in ["p", "q"] {
+        let text = format!(
+            "name = \"f\"\n[[task]]\nname = \"a\"\nprocess = \"p\"\nsteps = [{{ fork = \"b\" }}]\n\
+             [[task]]\nname = \"b\"\nprocess = \"{process}\"\ntemplate = true\nsteps = [{{ fork = \"c\" }}]\n\
+             [[task]]\nname = \"c\"\nprocess = \"{process}\"\ntemplate = true\n\
+             steps = [{{ sleep = \"20ms\" }}, {{ run = \"1ms\" }}]"
+        );
+        let ended = company(&text);
+        assert!(ended.tasks.len() == 3 && ended.tasks.iter().all(|task| task.ended), "{ended:?}");
+        assert!(ended.wall >= Nanos::from_millis(21), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_wake_up_is_for_who_waits_when_it_comes() {
+    let ended = company(
+        r#"
+name = "tickets"
+[channels]
+c = { type = "condition" }
+[[task]]
+name = "a"
+cpus = "0"
+steps = [{ take = { channel = "c" } }, { sleep = "30ms" }, { wake = { channel = "c", count = 1 } }]
+[[task]]
+name = "w"
+cpus = "0"
+steps = [{ sleep = "50ms" }, { wake = { channel = "c", count = 1 } }, { take = { channel = "c" } }]
+"#,
+    );
+    assert!(ended.tasks.iter().all(|task| task.ended), "{ended:?}");
+    assert!(ended.wall >= Nanos::from_millis(80), "{ended:?}");
+}
+
+fn error_after(text: &str, kill: impl Fn(&Company) -> libc::pid_t) -> String {
+    let mut company = Company::gather(&parse(text).expect("reads"), 1, None).expect("gathers");
+    company.begin();
+    std::thread::sleep(Duration::from_millis(100));
+    // SAFETY: a process of our play, which is not collected yet.
+    unsafe { libc::kill(kill(&company), libc::SIGKILL) };
+    company.wait(&|| false);
+    company.end().expect_err("it cannot go on").to_string()
+}
+
+#[test]
+fn a_task_or_a_leader_that_is_killed_ends_the_play_as_an_error() {
+    let text = "name = \"e\"\n[[task]]\nname = \"a\"\nsteps = [{ fork = \"b\" }, { sleep = \"1min\" }]\n\
+                [[task]]\nname = \"b\"\ntemplate = true\nsteps = [{ run = \"1us\" }, { sleep = \"1min\" }]";
+    let tid = |name: usize| {
+        move |company: &Company| {
+            let tasks = company.tasks();
+            tasks.iter().find(|task| task.row == name).expect("it is there").tid
+        }
+    };
+    let rows = parse(text).expect("reads").tasks;
+    let row = |name: &str| rows.iter().position(|task| task.name == name).expect(name);
+    let error = error_after(text, tid(row("a")));
+    assert!(error.contains("task 'a' died") && error.contains("signal 9"), "{error}");
+    let error = error_after(text, tid(row("b")));
+    assert!(error.contains("task 'b' died") && error.contains("step 2"), "{error}");
+    let error = error_after(text, |company| company.leader);
+    assert!(error.contains("play-leader"), "{error}");
+    // Nobody asks for the end of this one, so only the guard can end what a task forked.
+    let company = Company::gather(&parse(text).expect("reads"), 1, None).expect("gathers");
+    company.begin();
+    std::thread::sleep(Duration::from_millis(100));
+    let forked = tid(row("b"))(&company);
+    // SAFETY: our own child.
+    unsafe { libc::kill(company.leader, libc::SIGKILL) };
+    let gone = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        let stat = std::fs::read_to_string(format!("/proc/{forked}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    });
+    assert!(gone, "{forked} outlives its leader");
+}
+
+#[test]
 fn a_deadlock_is_told_with_who_waits() {
     let text = "name = \"d\"\n[channels]\nt = { type = \"tokens\" }\n[[task]]\nname = \"a\"\nsteps = [{ take = { channel = \"t\" } }]";
     let mut company = Company::gather(&parse(text).expect("reads"), 1, None).expect("gathers");
@@ -171,6 +250,13 @@ fn what_has_no_live_form_is_refused_by_name() {
             "name = \"m\"\n{task}steps = [{{ run = \"1ms\" }}]\n[[event]]\ntime = \"1ms\"\nsuspend = \"1ms\""
         ),
         &["[[event]] at 1.00 ms", "changes the machine"],
+    );
+    check(
+        &format!(
+            "name = \"m\"\n[channels]\nc = {{ type = \"bytes\", capacity = 4096, initial = 5000 }}\n\
+             {task}steps = [{{ run = \"1ms\" }}]"
+        ),
+        &["channel 'c'", "4096", "`capacity`"],
     );
     check(
         &format!("name = \"m\"\n{task}cpus = \"1023\"\nsteps = [{{ run = \"1ms\" }}]"),
