@@ -1,6 +1,6 @@
 //! What the kernel dumps when it ends a scheduler for a mistake, and who was waiting then.
 //!
-//! bpf/dump.bpf.c takes the lines of the tracepoint `sched_ext_dump`. The form of a task's line is that of
+//! bpf/dump_lines.bpf.c takes the lines of the tracepoint `sched_ext_dump`. The form of a task's line is that of
 //! `scx_dump_task`, of a CPU's that of `scx_dump_state`, in the kernel's kernel/sched/ext/ext.c.
 
 use super::object::{self, Opened};
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// `LINE_BYTES` of bpf/dump.bpf.c.
+/// `LINE_BYTES` of bpf/dump_lines.bpf.c.
 const LINE_BYTES: usize = 128;
 
 /// Listens from now on.
@@ -35,7 +35,7 @@ pub struct Waiting {
 impl DumpLog {
     /// Begins to listen; `None` where the kernel has no such tracepoint or refuses.
     pub fn listen() -> Option<DumpLog> {
-        let object = Opened::new(schedlab_objects::DUMP).ok()?.load().ok()?;
+        let object = Opened::new(schedlab_objects::DUMP_LINES).ok()?.load().ok()?;
         let program = object.progs_mut().find(|program| object::name_of(program.name()) == "on_line")?;
         let link = program.attach_trace().ok()?;
         Some(DumpLog { object, _link: link })

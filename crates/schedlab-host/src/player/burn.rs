@@ -121,9 +121,9 @@ mod tests {
                 })
                 .collect();
             used.sort_unstable();
-            // An interrupt that hits the last look is the task's time; the median is not hit.
-            let median = used[4];
-            assert!(median + 1_000 >= time && median <= time + time / 20 + 5_000, "{time}: {used:?}");
+            // Interrupts, and a host that takes the CPU away, are counted as the task's time: the least is not hit.
+            let least = used[0];
+            assert!(least + 1_000 >= time && least <= time + time / 20 + 5_000, "{time}: {used:?}");
         }
     }
 }
