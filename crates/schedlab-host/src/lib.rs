@@ -13,5 +13,6 @@ pub mod guest;
 pub mod live;
 pub mod machine;
 pub mod player;
+mod process;
 pub mod record;
 pub mod vm;

@@ -10,6 +10,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Between what was seen to stay and to leave under `sched_vcpu_pack=15`.
 const VCPU_PACK_PERCENT: u32 = 68;
@@ -34,6 +35,11 @@ pub fn describe_at(root: &Path) -> MachineDescription {
     machine.vcpu_pack_percent = tree.vcpu_pack_percent();
     machine.idle_states = tree.idle_states();
     machine
+}
+
+/// Seconds of Unix time.
+pub fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Release of the running kernel, as `uname -r` prints it.

@@ -39,6 +39,13 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     written.with_context(|| format!("cannot write {}", path.display())).map_err(Failure::BadInput)
 }
 
+/// Writes JSON where asked; true if that was standard output, which then has no text.
+pub fn write_json(path: Option<&Path>, value: &serde_json::Value) -> Result<bool, Failure> {
+    let Some(path) = path else { return Ok(false) };
+    write_file(path, format!("{value:#}\n").as_bytes())?;
+    Ok(path.as_os_str() == "-")
+}
+
 /// Makes a directory; under sudo it belongs to the user who called.
 pub fn make_directory(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {

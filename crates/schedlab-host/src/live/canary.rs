@@ -66,7 +66,8 @@ pub struct Canary {
 struct Shared {
     origin: Instant,
     stop: AtomicBool,
-    /// For each canary when it becomes runnable, ns since the origin.
+    /// For each canary when it becomes runnable, or did and has not run since, ns since the origin. One that does not come
+    /// to run at all is late from its first moment on.
     due_ns: Vec<AtomicU64>,
     delays: Mutex<Histogram>,
 }
@@ -82,19 +83,28 @@ impl Canary {
     pub fn start(policy: libc::c_int) -> Canary {
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
         let threads = cpus.clamp(1, CANARIES_MAX);
+        let canary = Canary::silent(threads);
+        for index in 0..threads as usize {
+            let shared = Arc::clone(&canary.shared);
+            let thread = std::thread::Builder::new().name("schedlab-canary".to_owned());
+            if thread.stack_size(STACK_BYTES).spawn(move || sing(&shared, index, policy)).is_err() {
+                // On a machine without room for one more thread the others measure.
+                canary.shared.due_ns[index].store(u64::MAX, Ordering::Relaxed);
+            }
+        }
+        canary
+    }
+
+    /// Canaries that are due from now on and have not run yet.
+    fn silent(threads: u32) -> Canary {
+        // Not all at once.
+        let first = |index: u32| PERIOD_NS + PERIOD_NS * u64::from(index) / u64::from(threads);
         let shared = Arc::new(Shared {
             origin: Instant::now(),
             stop: AtomicBool::new(false),
-            due_ns: (0..threads).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            due_ns: (0..threads).map(|index| AtomicU64::new(first(index))).collect(),
             delays: Mutex::default(),
         });
-        for index in 0..threads {
-            let shared = Arc::clone(&shared);
-            let thread = std::thread::Builder::new().name("schedlab-canary".to_owned());
-            let sing = move || sing(&shared, index as usize, policy);
-            // On a machine without room for one more thread the others measure.
-            drop(thread.stack_size(STACK_BYTES).spawn(sing));
-        }
         Canary { shared, threads }
     }
 
@@ -162,17 +172,15 @@ fn sing(shared: &Shared, index: usize, policy: libc::c_int) {
         libc::sched_setscheduler(0, policy, &raw const parameter);
         libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
     }
-    // Not all at once.
-    let phase = PERIOD_NS * index as u64 / shared.due_ns.len() as u64;
-    let mut due = shared.now_ns() + PERIOD_NS + phase;
+    let mut due = shared.due_ns[index].load(Ordering::Relaxed);
     while !shared.stop.load(Ordering::Relaxed) {
-        shared.due_ns[index].store(due, Ordering::Relaxed);
         sleep_until(shared.origin + Duration::from_nanos(due));
         let now = shared.now_ns();
         let delay = Nanos(now.saturating_sub(due));
         shared.delays.lock().expect("no thread panics while it holds the delays").record(delay);
         // What was missed is missed: one late wake-up is one measurement.
         due = now.max(due) + PERIOD_NS;
+        shared.due_ns[index].store(due, Ordering::Relaxed);
     }
     shared.due_ns[index].store(u64::MAX, Ordering::Relaxed);
 }
@@ -214,6 +222,17 @@ mod tests {
         );
         let late = Delays { max_ns: 1_500_000_000, ..delays };
         assert!(judge(&GUARDS, 0, &late, false, 2).is_some_and(|trip| trip.guard == "stall"));
+    }
+
+    #[test]
+    fn a_canary_that_never_runs_is_late_from_its_start() {
+        let guards = Guards { stall: Duration::from_millis(20), p99: None };
+        let canary = Canary::silent(2);
+        std::thread::sleep(Duration::from_millis(50));
+        let trip = canary.check(&guards, false).expect("neither has run");
+        assert_eq!(trip.guard, "stall");
+        let patient = Guards { stall: Duration::from_secs(3_600), p99: None };
+        assert_eq!(canary.check(&patient, true), None, "no canary at all is no guard of its own");
     }
 
     #[test]

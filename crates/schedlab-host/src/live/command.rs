@@ -7,9 +7,10 @@ use super::Error;
 use super::churn::SCHED_EXT;
 use super::journal::{Change, Journal};
 use super::tasks::TAG;
+use crate::process::ProcessDescriptor;
 use crate::record::run_as_invoking_user;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 
@@ -17,7 +18,7 @@ use std::process::{Child, Command};
 pub struct Work {
     child: Child,
     /// Becomes readable when it ends.
-    alive: Option<OwnedFd>,
+    alive: Option<ProcessDescriptor>,
 }
 
 impl Work {
@@ -58,13 +59,13 @@ impl Work {
             start().map_err(system)?;
         }
         let child = child.expect("a start without an error has a child");
-        let alive = descriptor(child.id());
+        let alive = ProcessDescriptor::open(child.id() as i32);
         Ok(Work { child, alive })
     }
 
     /// A descriptor that becomes readable when it ends; none before Linux 5.3.
     pub fn descriptor(&self) -> Option<RawFd> {
-        self.alive.as_ref().map(AsRawFd::as_raw_fd)
+        self.alive.as_ref().map(ProcessDescriptor::as_raw_fd)
     }
 
     /// Its exit code once it has ended; a signal is told as a shell does, 128 and its number.
@@ -96,13 +97,5 @@ pub fn in_session_of_its_own(command: &mut Command) {
             libc::setsid();
             Ok(())
         });
-    }
-}
-
-fn descriptor(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: the call takes numbers only; the descriptor is fresh and owned by nobody else.
-    unsafe {
-        let descriptor = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor as libc::c_int))
     }
 }

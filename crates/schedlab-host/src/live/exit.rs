@@ -10,7 +10,7 @@ use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, Object};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Why the kernel ended a scheduler.
@@ -172,15 +172,23 @@ impl KernelLog {
     /// What the kernel said about schedulers since: its lines, backtraces included.
     pub fn take(&mut self) -> Vec<String> {
         let Some(file) = &mut self.file else { return Vec::new() };
-        let mut records = Vec::new();
-        let mut buffer = [0_u8; 8192];
-        while let Ok(length) = file.read(&mut buffer) {
-            if length == 0 {
-                break;
-            }
-            records.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+        about_schedulers(&records(|buffer| file.read(buffer)))
+    }
+}
+
+/// All records that are there.
+fn records(mut read: impl FnMut(&mut [u8]) -> io::Result<usize>) -> Vec<String> {
+    let mut records = Vec::new();
+    let mut buffer = [0_u8; 8192];
+    loop {
+        match read(&mut buffer) {
+            Ok(0) => return records,
+            Ok(length) => records.push(String::from_utf8_lossy(&buffer[..length]).into_owned()),
+            // The log was written over meanwhile: the next read goes on with the oldest record that is left.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return records,
         }
-        about_schedulers(&records)
     }
 }
 
@@ -273,6 +281,23 @@ mod tests {
         let hotplug = exit(66, ACT_RESTART | RSN_HOTPLUG, "cpu 1 going offline, exiting scheduler");
         assert!(hotplug.asks_for_restart() && hotplug.words().contains("a CPU went on or offline"));
         assert!(exit(1024, 0, "").words().ends_with(": runtime error"));
+    }
+
+    #[test]
+    fn the_log_is_read_on_after_it_was_written_over() {
+        let mut answers = vec![
+            Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+            Ok("b"),
+            Err(io::Error::from_raw_os_error(libc::EPIPE)),
+            Ok("a"),
+        ];
+        let records = records(|buffer| {
+            answers.pop().expect("EAGAIN ends it").map(|text| {
+                buffer[..text.len()].copy_from_slice(text.as_bytes());
+                text.len()
+            })
+        });
+        assert_eq!(records, ["a", "b"]);
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! its link is held by a process and goes with it ([`super::hold`]).
 
 use super::tasks;
+use crate::machine::now_unix_s;
+use crate::process::ProcessDescriptor;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +16,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where journals are kept: empty after a boot, as what they undo is.
 pub const DIRECTORY: &str = "/run/schedlab";
@@ -101,7 +103,7 @@ impl Owner {
         }
     }
 
-    /// Whether the process still exists.
+    /// Whether the process still runs; one that nobody has waited for yet does not.
     pub fn is_alive(&self) -> bool {
         self.boot == boot() && tasks::started(self.pid) == Some(self.started)
     }
@@ -254,17 +256,68 @@ pub fn repair(directory: &Path) -> Result<Option<Repaired>, Error> {
     undo_leftover(directory)
 }
 
-/// Kills an owner that does not answer; the kernel frees its lock and its scheduler.
-pub fn kill(owner: &Owner) -> Result<(), Error> {
-    if !owner.is_alive() {
-        return Ok(());
+/// An owner that can be waited for, whoever gets its number later.
+#[derive(Debug)]
+pub struct Watched {
+    owner: Owner,
+    process: ProcessDescriptor,
+}
+
+impl Watched {
+    /// `None` if it is gone.
+    pub fn new(owner: Owner) -> Option<Watched> {
+        let process = ProcessDescriptor::open(owner.pid)?;
+        // Looked at after the descriptor was opened: the number was still its own then.
+        owner.is_alive().then_some(Watched { owner, process })
     }
-    // SAFETY: a plain system call; the process is the owner's, as its start shows.
-    if unsafe { libc::kill(owner.pid, libc::SIGKILL) } == 0 {
-        return Ok(());
+
+    /// Who it is.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
     }
-    let path = PathBuf::from(format!("/proc/{}", owner.pid));
-    Err(system(&path)(io::Error::last_os_error()))
+
+    /// Waits until it is gone, and with it its lock and its link; false if it is not by then.
+    pub fn wait_end(&self, limit: Duration) -> bool {
+        self.process.wait_end(limit)
+    }
+
+    /// Kills one that does not answer and waits for its death; false if it is not dead by then.
+    pub fn kill(&self, limit: Duration) -> Result<bool, Error> {
+        match self.process.signal(libc::SIGKILL) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+                Err(system(&PathBuf::from(format!("/proc/{}", self.owner.pid)))(error))
+            }
+            _ => Ok(self.wait_end(limit)),
+        }
+    }
+}
+
+/// What a journal is to somebody who looks.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Left {
+    /// There is none.
+    Nothing,
+    /// Its owner is at work: it has the lock.
+    AtWork(Option<Owner>),
+    /// Its owner is gone.
+    Abandoned(Option<Owner>),
+}
+
+/// Whether a journal is there, and whether its owner still has the lock. Without the right to ask for that, whether the owner's
+/// process lives.
+pub fn look(directory: &Path) -> Result<Left, Error> {
+    if !directory.join(JOURNAL).exists() {
+        return Ok(Left::Nothing);
+    }
+    let owner = owner(directory);
+    let is_free = match lock(directory) {
+        Ok(lock) => lock.is_some(),
+        Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+            !owner.as_ref().is_some_and(Owner::is_alive)
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(if is_free { Left::Abandoned(owner) } else { Left::AtWork(owner) })
 }
 
 /// Who has the journal now, if there is one; needs no rights.
@@ -410,11 +463,6 @@ fn boot() -> String {
 /// Nanoseconds of Unix time.
 pub(super) fn now_unix_ns() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())
-}
-
-/// Seconds of Unix time.
-pub(super) fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]
@@ -585,11 +633,22 @@ mod tests {
         assert_eq!(repair(&machine.journal()).expect("reads"), None, "the owner lives");
         let owner = owner(&machine.journal()).expect("is named");
         assert!(owner.is_alive() && !Owner { started: 1, ..owner.clone() }.is_alive());
+        assert!(Watched::new(owner.clone()).is_some_and(|owner| !owner.wait_end(Duration::ZERO)));
+        assert_eq!(look(&machine.journal()).expect("reads"), Left::AtWork(Some(owner.clone())));
         // As after SIGKILL: the lock is free, the journal is there.
         drop(journal);
+        // It lives, but has no lock: what counts is the lock.
+        let abandoned = || look(&machine.journal()).expect("reads") == Left::Abandoned(Some(owner.clone()));
+        // Children that other tests of this process fork meanwhile have the lock, too, until they end.
+        let is_abandoned = (0..1_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            abandoned()
+        });
+        assert!(is_abandoned && owner.is_alive());
         let (journal, repaired) = machine.take_when_free().expect("its owner is gone");
-        assert_eq!(repaired.expect("a journal was there").owner, Some(owner));
+        assert_eq!(repaired.expect("a journal was there").owner, Some(owner.clone()));
         drop(journal.close());
+        assert_eq!(look(&machine.journal()).expect("reads"), Left::Nothing);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! Only looks. What of it is ours is told by the journal's owner and by its control socket ([`super::control`]).
 
-use super::tasks::numbers;
 use super::{Error, STATE};
 use crate::doctor::{Tuner, tuners};
+use crate::process::numbers;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;

@@ -3,6 +3,7 @@
 //! A command is started with [`TAG`] set, which its children inherit; whoever clears its environment is still found
 //! as a child of one that has it. Only facts of /proc and policies; what is undone when is [`super::journal`]'s.
 
+use crate::process::{Stat, numbers};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -28,18 +29,10 @@ pub fn policy_name(policy: i32) -> &'static str {
     }
 }
 
-/// When a process began, in clock ticks after boot; `None` if there is none of that number.
+/// When a process began, in clock ticks after boot; `None` if none of that number runs, as a zombie does not.
 pub fn started(pid: i32) -> Option<u64> {
-    stat(pid)?.1
-}
-
-/// Parent and start of a process.
-fn stat(pid: i32) -> Option<(i32, Option<u64>)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, also brackets and spaces; the fields after it are counted from 3.
-    let (_, rest) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    Some((fields.get(1)?.parse().ok()?, fields.get(19).and_then(|field| field.parse().ok())))
+    let stat = Stat::of(pid).filter(|stat| !stat.is_dead())?;
+    u64::try_from(stat.number(22)?).ok()
 }
 
 /// Gives every task of the command that has `policy` the policy `before`; how many there were.
@@ -70,7 +63,8 @@ fn processes_of(tag: &str) -> BTreeSet<i32> {
         if environment.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()) {
             found.insert(pid);
         }
-        parents.extend(stat(pid).map(|(parent, _)| (pid, parent)));
+        let parent = Stat::of(pid).and_then(|stat| i32::try_from(stat.number(4)?).ok());
+        parents.extend(parent.map(|parent| (pid, parent)));
     }
     loop {
         let before = found.len();
@@ -89,12 +83,6 @@ fn processes_of(tag: &str) -> BTreeSet<i32> {
 
 fn tasks_of(pid: i32) -> Vec<i32> {
     numbers(Path::new(&format!("/proc/{pid}/task")))
-}
-
-/// The entries of a directory that are numbers.
-pub(super) fn numbers(directory: &Path) -> Vec<i32> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn has_policy(task: i32, policy: i32) -> bool {
@@ -117,6 +105,7 @@ fn set_policy(task: i32, policy: i32) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::ProcessDescriptor;
     use std::process::{Child, Command, Stdio};
 
     /// A process that carries the mark, with a child that does not.
@@ -145,10 +134,13 @@ mod tests {
         assert_eq!(given, 2);
         assert!(family.iter().all(|task| has_policy(*task, libc::SCHED_OTHER)));
         assert_eq!(give_back("no such mark", libc::SCHED_BATCH, libc::SCHED_OTHER).expect("nobody"), 0);
+        let watched = ProcessDescriptor::open(pid).expect("it runs");
         for task in family {
             // SAFETY: these processes are the test's own.
             unsafe { libc::kill(task, libc::SIGKILL) };
         }
+        assert!(watched.wait_end(std::time::Duration::from_secs(60)));
+        assert_eq!(started(pid), None, "it is dead, though nobody has waited for it");
         child.wait().expect("it was ours");
         assert!(started(pid).is_none() && started(1).is_some());
     }

@@ -1,20 +1,8 @@
 //! Policy, nice value, slice and affinity of the calling thread. They are its own: they end with it.
 
+use crate::process::SchedAttr;
 use schedlab_model::{CpuId, CpuSet, Nice, Policy, TaskAttributes};
 use std::io;
-
-/// `struct sched_attr` of include/uapi/linux/sched/types.h, first version.
-#[repr(C)]
-struct SchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
 
 /// Changes the calling thread from attributes to others. What stays is not asked for; no restriction is `all`.
 pub fn change(from: &TaskAttributes, to: &TaskAttributes, all: &CpuSet) -> io::Result<()> {
@@ -25,19 +13,14 @@ pub fn change(from: &TaskAttributes, to: &TaskAttributes, all: &CpuSet) -> io::R
     if scheduling(from) == scheduling(to) {
         return Ok(());
     }
-    let attr = SchedAttr {
-        size: u32::try_from(size_of::<SchedAttr>()).expect("48 bytes"),
+    let attributes = SchedAttr {
         policy: to.policy.number(),
-        flags: 0,
         nice: to.nice.get(),
         priority: u32::from(to.rt_priority),
         runtime: to.slice.map_or(0, |slice| slice.0),
-        deadline: 0,
-        period: 0,
+        ..SchedAttr::default()
     };
-    // SAFETY: the kernel reads `size` bytes of a struct that lives through the call.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    attributes.give(0)
 }
 
 /// Those of the calling thread, with its affinity as no restriction.

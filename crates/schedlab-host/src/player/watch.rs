@@ -5,6 +5,7 @@
 
 use super::shared::state;
 use super::stage::Stage;
+use crate::process::ProcessDescriptor;
 use std::sync::atomic::Ordering;
 
 /// So many tasks are looked at in one look of the leader, so that it takes no time from the play.
@@ -93,11 +94,9 @@ pub fn start_guard(stage: &Stage, leader: libc::pid_t) -> libc::pid_t {
         }
         libc::prctl(libc::PR_SET_NAME, c"play-guard".as_ptr());
         stage.channels.close_own_ends();
-        let descriptor = libc::syscall(libc::SYS_pidfd_open, leader, 0);
-        let mut end =
-            libc::pollfd { fd: i32::try_from(descriptor).unwrap_or(-1), events: libc::POLLIN, revents: 0 };
-        if end.fd >= 0 {
-            while libc::getppid() == leader && libc::poll(&raw mut end, 1, -1) < 0 {}
+        if let Some(leader_itself) = ProcessDescriptor::open(leader) {
+            let forever = std::time::Duration::MAX;
+            while libc::getppid() == leader && !leader_itself.wait_end(forever) {}
             let group = stage.head().group.load(Ordering::SeqCst);
             if group > 0 {
                 libc::kill(-group, libc::SIGKILL);

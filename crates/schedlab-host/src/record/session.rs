@@ -9,12 +9,12 @@ use super::raw::RawRecord;
 use super::target::{Child, processes};
 use super::translate::Translator;
 use super::{Detail, Progress, RecordError, RecordOptions, RecordSummary, Status, Target, groups, snapshot};
-use crate::machine;
+use crate::machine::{self, now_unix_s};
 use schedlab_model::Nanos;
 use schedlab_model::recording::codec::{self, RecordingWriter};
 use schedlab_model::recording::{Provenance, Recording};
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The kernel half's clock and ours agree better than this.
 const CLOCK_MARGIN_NS: u64 = 1_000_000;
@@ -123,14 +123,13 @@ fn provenance(options: &RecordOptions) -> Provenance {
         Target::Command(command) => (command.clone(), String::new()),
         other => (Vec::new(), other.to_string()),
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Provenance {
         origin: "live".to_owned(),
         command,
         target,
         kernel_release: machine::kernel_release(),
         scheduler: machine::running_scheduler(),
-        started_unix_s: now.map_or(0, |since| since.as_secs()),
+        started_unix_s: now_unix_s(),
         ..Provenance::default()
     }
 }

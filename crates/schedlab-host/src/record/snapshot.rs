@@ -2,6 +2,7 @@
 //!
 //! A task may end while it is read; it is then left out. Not here: who among them is a target.
 
+use crate::process::{SchedAttr, Stat, numbers};
 use schedlab_model::recording::TaskInfo;
 use schedlab_model::{CpuId, CpuSet, Nanos, Nice, Policy, TaskAttributes, TaskId};
 use std::fs;
@@ -21,20 +22,11 @@ pub(super) fn tasks() -> Vec<TaskInfo> {
     all
 }
 
-fn numbers(directory: &Path) -> Vec<i32> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut numbers: Vec<i32> =
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    numbers.sort_unstable();
-    numbers
-}
-
 /// One task, if it is still there.
 pub(super) fn task(tgid: i32, pid: i32) -> Option<TaskInfo> {
     let directory = format!("/proc/{tgid}/task/{pid}");
-    let stat = fs::read_to_string(format!("{directory}/stat")).ok()?;
-    let (name, fields) = parse_stat(&stat)?;
-    let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<i64>().ok());
+    let stat = Stat::read(Path::new(&directory))?;
+    let number = |field: usize| stat.number(field);
     let attributes = TaskAttributes {
         policy: number(41).and_then(|n| Policy::from_number(n as u32)).unwrap_or_default(),
         nice: number(19).and_then(|n| Nice::new(n).ok()).unwrap_or_default(),
@@ -47,13 +39,13 @@ pub(super) fn task(tgid: i32, pid: i32) -> Option<TaskInfo> {
     Some(TaskInfo {
         pid,
         tgid,
-        name,
+        name: stat.name.clone(),
         parent: TaskId::IDLE,
         attributes,
         target: false,
         existed: true,
         start_cpu: CpuId(number(39).unwrap_or(0) as u32),
-        start_runnable: fields[0] == "R",
+        start_runnable: stat.state() == "R",
     })
 }
 
@@ -61,14 +53,6 @@ pub(super) fn task(tgid: i32, pid: i32) -> Option<TaskInfo> {
 pub(super) fn process_of(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
-}
-
-/// Name, and the fields from the third (state) on. The name may hold spaces and parentheses.
-fn parse_stat(stat: &str) -> Option<(String, Vec<&str>)> {
-    let (head, rest) = stat.rsplit_once(')')?;
-    let (_, name) = head.split_once('(')?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    (fields.len() > 38).then(|| (name.to_owned(), fields))
 }
 
 /// CPUs a task may run on; every CPU of the machine is told as no restriction.
@@ -88,56 +72,15 @@ pub(super) fn unrestricted_or(set: CpuSet) -> CpuSet {
     }
 }
 
-/// `struct sched_attr` as far as it is needed.
-#[repr(C)]
-#[derive(Default)]
-struct SchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-    util_min: u32,
-    util_max: u32,
-}
-
-/// Custom slice of a fair task. Kernels since 6.12 report the slice in force, so the base slice, which most
-/// tasks have, is told as none.
+/// Custom slice of a fair task.
 fn custom_slice(pid: i32) -> Option<Nanos> {
-    let own = base_slice();
-    slice(pid).filter(|slice| Some(*slice) != own)
-}
-
-fn slice(pid: i32) -> Option<Nanos> {
-    let mut attributes = SchedAttr::default();
-    let size = size_of::<SchedAttr>() as libc::c_uint;
-    // SAFETY: the kernel writes at most `size` bytes to a struct of that size.
-    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, pid, &raw mut attributes, size, 0) };
-    let fair = matches!(attributes.policy, 0 | 3);
-    (result == 0 && fair && attributes.runtime > 0).then_some(Nanos(attributes.runtime))
-}
-
-/// The slice of a task that has no custom one: that of the first kernel thread.
-fn base_slice() -> Option<Nanos> {
-    static BASE: std::sync::OnceLock<Option<Nanos>> = std::sync::OnceLock::new();
-    *BASE.get_or_init(|| slice(2))
+    let attributes = SchedAttr::as_set(pid).ok()?;
+    (attributes.is_fair() && attributes.runtime > 0).then_some(Nanos(attributes.runtime))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_with_parentheses_are_read() {
-        let numbers = vec!["0"; 49].join(" ");
-        let stat = format!("7 (a (b) c) R {numbers}");
-        let (name, fields) = parse_stat(&stat).expect("whole");
-        assert_eq!((name.as_str(), fields[0]), ("a (b) c", "R"));
-        assert!(parse_stat("7 (a) R 1").is_none());
-    }
 
     #[test]
     fn this_thread_is_found() {

@@ -4,6 +4,7 @@
 //! instruction; it runs as the user who asked for the recording, not as root.
 
 use super::{RecordError, snapshot};
+use crate::process::ProcessDescriptor;
 use std::env;
 use std::ffi::{CStr, CString, OsString};
 use std::fmt;
@@ -142,14 +143,6 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-fn process_descriptor(pid: libc::pid_t) -> Option<OwnedFd> {
-    // SAFETY: the call takes numbers only; the descriptor is fresh and owned by nobody else.
-    unsafe {
-        let descriptor = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor as libc::c_int))
-    }
-}
-
 impl Child {
     /// Forks; the child waits.
     pub(super) fn prepare(command: &[String]) -> Result<Child, RecordError> {
@@ -177,7 +170,7 @@ impl Child {
                 failure,
                 program,
                 ended: None,
-                alive: process_descriptor(pid),
+                alive: ProcessDescriptor::open(pid).map(ProcessDescriptor::into_inner),
             }),
         }
     }

@@ -13,6 +13,7 @@ use schedlab_bpf::image::ObjectImage;
 use schedlab_control::candidates::parse_setting;
 use schedlab_control::{parse_candidate, standard_candidates};
 use schedlab_host::capability;
+use schedlab_host::machine::now_unix_s;
 use schedlab_model::lever::{Candidate, SchedulerChoice, Setting};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::recording::Recording;
@@ -27,7 +28,6 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Work made ready to be simulated.
 #[derive(Debug, Default)]
@@ -294,7 +294,7 @@ pub fn empty_result(machine: &MachineDescription) -> ResultFile {
         schema_version: result::SCHEMA_VERSION,
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         command: std::env::args().collect(),
-        created_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        created_unix_s: now_unix_s(),
         environment: Environment::of(machine),
         ..ResultFile::default()
     }

@@ -3,7 +3,7 @@
 use crate::args::recordings::DiffArgs;
 use crate::failure::Failure;
 use crate::inputs::work;
-use crate::output::{print_text, write_file};
+use crate::output::{print_text, write_json};
 use anyhow::{Context as _, anyhow};
 use schedlab_import::ImportOptions;
 use schedlab_report::ResultFile;
@@ -40,11 +40,8 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     if diff.metrics.is_empty() {
         return Err(Failure::BadInput(anyhow!("the two sides have no metric in common")));
     }
-    if let Some(path) = &args.json {
-        let value = serde_json::to_value(&diff).context("cannot encode the difference")?;
-        write_file(path, format!("{value:#}\n").as_bytes())?;
-    }
-    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+    let value = serde_json::to_value(&diff).context("cannot encode the difference")?;
+    if !write_json(args.json.as_deref(), &value)? {
         let color = std::io::stdout().is_terminal();
         print_text(&render(&diff, TextOptions { color }))?;
     }

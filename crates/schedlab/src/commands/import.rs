@@ -4,7 +4,7 @@ use crate::args::MachineChoice;
 use crate::args::recordings::ImportArgs;
 use crate::failure::Failure;
 use crate::inputs::{machines, work};
-use crate::output::{print_text, write_file};
+use crate::output::{print_text, write_file, write_json};
 use anyhow::Context as _;
 use schedlab_import::ImportOptions;
 use schedlab_model::event::EventKind;
@@ -37,15 +37,12 @@ pub fn run(args: &ImportArgs) -> Result<(), Failure> {
     let bytes = codec::encode(&recording).context("cannot encode the recording")?;
     write_file(&args.output, &bytes)?;
     let facts = Facts::of(&recording);
-    if let Some(path) = &args.json {
-        let value = json!({"file": args.output, "origin": recording.provenance.origin, "events": recording.events.len(),
-            "bytes": bytes.len(), "dropped": recording.provenance.dropped, "duration_ns": recording.duration.0,
-            "cpus": recording.machine.topology.cpu_count(), "kernel": recording.machine.kernel,
-            "kernel_release": recording.provenance.kernel_release, "tasks": recording.tasks.len() - 1,
-            "target_tasks": facts.target, "switches": facts.switches, "wakeups": facts.wakeups});
-        write_file(path, format!("{value:#}\n").as_bytes())?;
-    }
-    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+    let value = json!({"file": args.output, "origin": recording.provenance.origin, "events": recording.events.len(),
+        "bytes": bytes.len(), "dropped": recording.provenance.dropped, "duration_ns": recording.duration.0,
+        "cpus": recording.machine.topology.cpu_count(), "kernel": recording.machine.kernel,
+        "kernel_release": recording.provenance.kernel_release, "tasks": recording.tasks.len() - 1,
+        "target_tasks": facts.target, "switches": facts.switches, "wakeups": facts.wakeups});
+    if !write_json(args.json.as_deref(), &value)? {
         print_text(&facts.text(&recording, args))?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use super::common;
 use crate::args::RecordArgs;
 use crate::failure::Failure;
 use crate::inputs::{machines, work};
-use crate::output::{give_to_caller, make_directory, print_text, write_file};
+use crate::output::{give_to_caller, make_directory, print_text, write_json};
 use crate::progress;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
@@ -40,17 +40,14 @@ pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
     if interrupted {
         facts += "Ended      early, by a signal; what was recorded until then is whole\n";
     }
-    if let Some(path) = &args.json {
-        let value = json!({
-            "file": args.output, "events": summary.events, "bytes": summary.bytes,
-            "dropped": summary.dropped_per_cpu.iter().sum::<u64>(), "duration_ns": summary.duration.0,
-            "recorder_cpu_ns": summary.recorder_cpu.0, "exit_code": summary.exit_code,
-            "counted_from_ns": summary.counted_from.map(|from| from.0), "gaps": summary.gaps,
-            "interrupted": interrupted,
-        });
-        write_file(path, format!("{value:#}\n").as_bytes())?;
-    }
-    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+    let value = json!({
+        "file": args.output, "events": summary.events, "bytes": summary.bytes,
+        "dropped": summary.dropped_per_cpu.iter().sum::<u64>(), "duration_ns": summary.duration.0,
+        "recorder_cpu_ns": summary.recorder_cpu.0, "exit_code": summary.exit_code,
+        "counted_from_ns": summary.counted_from.map(|from| from.0), "gaps": summary.gaps,
+        "interrupted": interrupted,
+    });
+    if !write_json(args.json.as_deref(), &value)? {
         print_text(&facts)?;
     }
     match summary.exit_code {

@@ -9,7 +9,7 @@ use super::common::interrupt_flag;
 use crate::args::vm::{BootArgs, GuestChoice, TryArgs, VmArgs, VmCommand};
 use crate::failure::Failure;
 use crate::inputs::schedulers;
-use crate::output::{print_text, write_file};
+use crate::output::{print_text, write_file, write_json};
 use crate::progress;
 use anyhow::{Context as _, anyhow};
 use schedlab_host::guest::{ENABLED, PROGRAM};
@@ -153,13 +153,10 @@ fn try_object(args: &TryArgs, context: Context) -> Result<(), Failure> {
         }
         text += &format!("Verdict    Not safe on Linux {}: {}\n", trial.kernel, faults.join("; "));
     }
-    if let Some(path) = &args.json {
-        let value = serde_json::json!({"object": args.object, "kernel": trial.kernel, "passed": faults.is_empty(),
-            "faults": faults, "kernel_log": run.kernel_log, "boot_s": run.boot.as_secs_f64(),
-            "total_s": run.total.as_secs_f64(), "execution": run.acceleration.name(), "trial": trial});
-        write_file(path, format!("{value:#}\n").as_bytes())?;
-    }
-    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+    let value = serde_json::json!({"object": args.object, "kernel": trial.kernel, "passed": faults.is_empty(),
+        "faults": faults, "kernel_log": run.kernel_log, "boot_s": run.boot.as_secs_f64(),
+        "total_s": run.total.as_secs_f64(), "execution": run.acceleration.name(), "trial": trial});
+    if !write_json(args.json.as_deref(), &value)? {
         print_text(&text)?;
     }
     if faults.is_empty() {

@@ -2,25 +2,28 @@
 
 use super::super::Context;
 use super::start::last;
-use super::{
-    directory, failure, is_partial, knobs_of, load_of, print_plan, probation_of, refused, words, write_json,
-};
+use super::{directory, failure, is_partial, knobs_of, load_of, print_plan, probation_of, refused, words};
 use crate::args::live::{SetArgs, StatusArgs, SwitchArgs, UndoArgs};
 use crate::failure::Failure;
-use crate::output::print_text;
+use crate::output::{print_text, write_json};
 use anyhow::anyhow;
 use schedlab_host::live::control::{Answer, Connection, Held, Request};
-use schedlab_host::live::journal::{self, Owner};
+use schedlab_host::live::journal::{self, Left, Owner, Watched};
 use schedlab_host::live::status::{self as kernel, KernelStatus};
 use schedlab_host::live::{Error, Scope, wait_for};
+use schedlab_host::machine::now_unix_s;
 use schedlab_report::units;
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Loading and verifying on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A holder that does not answer by then is ended.
 const STOP_MAX: Duration = Duration::from_secs(40);
+/// One that was killed is dead by then, and its scheduler gone, or the kernel holds it.
+const KILLED_MAX: Duration = Duration::from_secs(10);
+/// After its answer a holder has only to end.
+const GONE_MAX: Duration = Duration::from_secs(2);
 
 /// The holder, or that there is none.
 fn holder() -> Result<Connection, Failure> {
@@ -104,9 +107,9 @@ pub fn set(args: &SetArgs, _context: Context) -> Result<(), Failure> {
 
 /// Takes the scheduler out that schedlab holds.
 pub fn stop(args: &UndoArgs, context: Context) -> Result<(), Failure> {
-    let owner = journal::owner(directory()).filter(Owner::is_alive);
+    let owner = journal::owner(directory()).and_then(Watched::new);
     if args.dry_run {
-        let step = match &owner {
+        let step = match owner.as_ref().map(Watched::owner) {
             Some(owner) => format!("ask {owner} to take its scheduler out and undo its changes"),
             None => "nothing: schedlab holds no scheduler".to_owned(),
         };
@@ -120,17 +123,14 @@ pub fn stop(args: &UndoArgs, context: Context) -> Result<(), Failure> {
         Err(error) => {
             let owner = owner.as_ref().ok_or_else(|| failure(error))?;
             if !context.quiet {
-                eprintln!("schedlab: {owner} does not answer: it is killed");
+                eprintln!("schedlab: {} does not answer: it is killed", owner.owner());
             }
             kill(owner)?;
             (None, repair()?)
         }
     };
     // The holder ends its journal before it answers; its process is gone a moment later.
-    let gone = SystemTime::now() + Duration::from_secs(2);
-    while owner.as_ref().is_some_and(Owner::is_alive) && SystemTime::now() < gone {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let _ = owner.is_none_or(|owner| owner.wait_end(GONE_MAX));
     let mut text = end.as_ref().map_or(String::new(), words::end) + &words::undone(&undone);
     text += "The kernel's own scheduler has all tasks.\n";
     if !write_json(args.json.as_deref(), &json!({"end": end, "undone": undone}))? {
@@ -140,9 +140,14 @@ pub fn stop(args: &UndoArgs, context: Context) -> Result<(), Failure> {
 }
 
 /// The kernel takes its scheduler out with it.
-fn kill(owner: &Owner) -> Result<(), Failure> {
-    schedlab_host::live::journal::kill(owner).map_err(|error| failure(error.into()))?;
-    wait_for("disabled", Duration::from_secs(10));
+fn kill(owner: &Watched) -> Result<(), Failure> {
+    if !owner.kill(KILLED_MAX).map_err(|error| failure(error.into()))? {
+        let (owner, seconds) = (owner.owner(), KILLED_MAX.as_secs());
+        return Err(Failure::Machine(anyhow!(
+            "{owner} is not dead {seconds} s after SIGKILL: the kernel holds it, see its log (dmesg)"
+        )));
+    }
+    wait_for("disabled", KILLED_MAX);
     Ok(())
 }
 
@@ -153,21 +158,27 @@ fn repair() -> Result<Vec<String>, Failure> {
 
 /// Undoes what a command that was killed has left.
 pub fn restore(args: &UndoArgs) -> Result<(), Failure> {
-    let owner = journal::owner(directory());
-    if let Some(owner) = owner.as_ref().filter(|owner| owner.is_alive()) {
-        let text = format!("nothing to restore: {owner} is at work and undoes its changes itself");
-        return print_text(&format!("{text} (`schedlab stop` ends it)\n"));
-    }
+    let left = journal::look(directory()).map_err(|error| failure(error.into()))?;
+    let (is_left, owner) = match left {
+        Left::AtWork(owner) => {
+            let owner = owner.map_or("another schedlab".to_owned(), |owner| owner.to_string());
+            let text = format!("nothing to restore: {owner} is at work and undoes its changes itself");
+            return print_text(&format!("{text} (`schedlab stop` ends it)\n"));
+        }
+        Left::Abandoned(owner) => (true, owner),
+        Left::Nothing => (false, None),
+    };
     if args.dry_run {
-        let step = match &owner {
-            Some(owner) => {
-                format!("undo what {owner} left changed, as {} says", directory().join("journal").display())
+        let who = owner.as_ref().map_or("a command".to_owned(), Owner::to_string);
+        let step = match is_left {
+            true => {
+                format!("undo what {who} left changed, as {} says", directory().join("journal").display())
             }
-            None => "nothing: no journal is left".to_owned(),
+            false => "nothing: no journal is left".to_owned(),
         };
         return print_plan(&[step]);
     }
-    if owner.is_some() && !schedlab_host::capability::probe().root {
+    if is_left && !schedlab_host::capability::probe().root {
         return Err(failure(Error::Privilege));
     }
     let undone = repair()?;
@@ -233,7 +244,7 @@ fn ours() -> Option<(Owner, Option<Held>, String)> {
 fn described(owner: &Owner, held: Option<&Held>, phase: &str) -> String {
     let mut text = format!("Held by    schedlab: {owner}\nPhase      {phase}\n");
     let Some(held) = held else { return text };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let now = now_unix_s();
     text += &format!("Runs       {} for {} s\n", held.name, now.saturating_sub(held.since_unix_s));
     for (name, value) in &held.knobs {
         text += &format!("Knob       {name} = {value}\n");

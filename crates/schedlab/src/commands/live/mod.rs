@@ -19,7 +19,7 @@ use crate::args::Command;
 use crate::args::live::{GuardChoice, SchedulerChoice};
 use crate::failure::Failure;
 use crate::inputs::schedulers;
-use crate::output::{print_text, write_file};
+use crate::output::print_text;
 use anyhow::{Context as _, anyhow};
 use schedlab_host::live::canary::Guards;
 use schedlab_host::live::control::{Load, Probation};
@@ -144,13 +144,6 @@ fn obstacle() -> Option<String> {
             None => None,
         },
     }
-}
-
-/// Writes JSON where asked; true if that was standard output, which then has no text.
-fn write_json(path: Option<&Path>, value: &serde_json::Value) -> Result<bool, Failure> {
-    let Some(path) = path else { return Ok(false) };
-    write_file(path, format!("{value:#}\n").as_bytes())?;
-    Ok(path.as_os_str() == "-")
 }
 
 /// Prints what would be done, and what stands in the way.

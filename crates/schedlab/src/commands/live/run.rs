@@ -5,12 +5,10 @@
 
 use super::super::Context;
 use super::super::common::interrupt_flag;
-use super::{
-    directory, failure, guards_of, is_partial, load_of, own_command, print_plan, trial, words, write_json,
-};
+use super::{directory, failure, guards_of, is_partial, load_of, own_command, print_plan, trial, words};
 use crate::args::live::RunArgs;
 use crate::failure::Failure;
-use crate::output::give_to_caller;
+use crate::output::write_json;
 use schedlab_host::live::Scope;
 use schedlab_host::live::canary::{self, Canary, Guards, Trip};
 use schedlab_host::live::command::Work;
@@ -65,7 +63,6 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
         "taken": taken, "wall_s": began.elapsed().as_secs_f64(), "code": watched.code, "trip": watched.trip,
         "end": end, "undone": undone});
     write_json(args.json.as_deref(), &value)?;
-    args.json.iter().for_each(|path| give_to_caller(path));
     verdict(&watched, &load, interrupted.load(Ordering::Relaxed))
 }
 

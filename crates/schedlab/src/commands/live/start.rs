@@ -8,11 +8,11 @@ use super::super::common::interrupt_flag;
 use super::trial::{self, Plan, Tried};
 use super::{
     directory, failure, guards_of, is_partial, load_of, own_command, own_program, print_plan, probation_of,
-    refused, words, write_json,
+    refused, words,
 };
 use crate::args::live::{HoldArgs, StartArgs};
 use crate::failure::Failure;
-use crate::output::print_text;
+use crate::output::{print_text, write_json};
 use anyhow::{Context as _, anyhow};
 use schedlab_host::live::canary::Guards;
 use schedlab_host::live::control::{self, Answer, Connection, Load, Probation, Request};

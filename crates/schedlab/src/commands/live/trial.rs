@@ -4,11 +4,11 @@
 //! Neighbouring rounds are a pair, so what drifts slowly hits both alike; a ratio's interval comes from the pairs by the
 //! statistics of [`schedlab_report::compare::stats`]. Nothing is kept that was not found better.
 
-use super::{failure, guards_of, words, write_json};
+use super::{failure, guards_of, words};
 use crate::args::live::RunArgs;
 use crate::commands::common::text_options;
 use crate::failure::Failure;
-use crate::output::print_text;
+use crate::output::{print_text, write_json};
 use schedlab_host::live::canary::{self, Canary, Guards, Trip};
 use schedlab_host::live::command::Work;
 use schedlab_host::live::control::{Answer, Load, Round, send};
