@@ -272,9 +272,25 @@ fn read(text: &str, duration_ns: u64) -> (Vec<Call>, Vec<Span>) {
 }
 
 /// The conformance cases, all in one boot: what the schedulers check and how they end is what the simulated kernel is
-/// tested for too.
+/// tested for too. A busy host can take so much time from an emulated machine that a scenario's urgent tasks hardly
+/// come to run, so cases that fail are tried once more, without the others: what Linux really does otherwise, it does
+/// again.
 #[test]
 fn every_case_ends_as_recorded() {
+    let all: Vec<&Case> = CASES.iter().collect();
+    let (faulty, stderr) = otherwise(&all);
+    if faulty.is_empty() {
+        return;
+    }
+    println!("{} of {} once more: {faulty:#?}\n{stderr}", faulty.len(), all.len());
+    let again: Vec<&Case> = faulty.iter().map(|(case, _)| *case).collect();
+    let (faulty, stderr) = otherwise(&again);
+    let named: Vec<(&str, &Vec<String>)> = faulty.iter().map(|(case, faults)| (case.name, faults)).collect();
+    assert!(named.is_empty(), "{} of {}: {named:#?}\n{stderr}", named.len(), all.len());
+}
+
+/// Boots with these cases. Those that ended otherwise than they must, each with what is wrong; and what was said beside.
+fn otherwise<'a>(cases: &[&'a Case]) -> (Vec<(&'a Case, Vec<String>)>, String) {
     let mut machine = machine();
     machine.topology(Topology::flat(CPUS)).time_limit(Duration::from_secs(400));
     let kernel = Kernel::get(KernelName::V7_2).expect("a kernel with sched_ext");
@@ -290,25 +306,22 @@ fn every_case_ends_as_recorded() {
     }
     let directory = root().join("tests/conformance");
     let mut script = String::new();
-    let mut scenarios: Vec<&str> = CASES.iter().map(|case| case.scenario).collect();
+    let mut scenarios: Vec<&str> = cases.iter().map(|case| case.scenario).collect();
     scenarios.sort_unstable();
     scenarios.dedup();
     for scenario in scenarios {
         machine.file(&directory.join(format!("{scenario}.toml")), &format!("{scenario}.toml"));
     }
-    CASES.iter().for_each(|case| script.push_str(&case_script(case, &directory)));
+    cases.iter().for_each(|case| script.push_str(&case_script(case, &directory)));
     let run = machine.run(&["sh", "-c", &script]).expect("the machine runs");
-    let (text, stderr) = (run.text(), String::from_utf8_lossy(&run.stderr));
+    let text = run.text();
     let parts = parts(&text);
-    let faulty: Vec<(&str, Vec<String>)> = CASES
-        .iter()
-        .map(|case| {
-            let part = parts.iter().find(|(name, _)| name == case.name);
-            (case.name, faults(case, part.map_or("", |(_, text)| text)))
-        })
-        .filter(|(_, faults)| !faults.is_empty())
-        .collect();
-    assert!(faulty.is_empty(), "{} of {}: {faulty:#?}\n{stderr}", faulty.len(), CASES.len());
+    let faulty = cases.iter().map(|case| {
+        let part = parts.iter().find(|(name, _)| name == case.name);
+        (*case, faults(case, part.map_or("", |(_, text)| text)))
+    });
+    let faulty = faulty.filter(|(_, faults)| !faults.is_empty()).collect();
+    (faulty, String::from_utf8_lossy(&run.stderr).into_owned())
 }
 
 /// What the guest runs for a case: CPUs go on and offline by sysfs, the scheduler is loaded, the scenario is played.
