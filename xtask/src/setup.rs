@@ -42,6 +42,7 @@ const TEST: &[Need] = &[
     },
     Need { probe: Probe::Command("busybox"), package: "busybox-static", reason: "shell inside the machine" },
     Need { probe: Probe::Command("hackbench"), package: "rt-tests", reason: "a workload of the tests" },
+    Need { probe: Probe::Command("stress-ng"), package: "stress-ng", reason: "a workload of the tests" },
     Need {
         probe: Probe::Python("import ensurepip, venv"),
         package: "python3-venv",

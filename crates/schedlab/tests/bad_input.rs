@@ -288,6 +288,17 @@ fn live_schedulers_are_refused_before_anything_is_changed() {
     run(&["run", "vtime"]).refused(2, &["COMMAND"]);
     run(&["start", "vtime", "--p99", "5ms"]).refused(2, &["--canary"]);
     run(&["start", "vtime", "--keep"]).refused(2, &["--trial"]);
+    run(&["start", "vtime", "--stall", "1s"]).refused(2, &["--stall", "--canary"]);
+    run(&["switch", "vtime", "--stall", "1s"]).refused(2, &["--stall", "--canary"]);
+    for nothing in
+        [&["--canary", "0"][..], &["--canary", "9", "--p99", "0ms"], &["--canary", "9", "--stall", "0s"]]
+    {
+        run(&[&["start", "vtime"], nothing].concat()).refused(2, &["more than 0"]);
+    }
+    run(&["run", "vtime", "--trial", "--canary", "9", "--", "true"]).refused(2, &["--canary"]);
+    run(&["run", "vtime", "--", "no-such-command-anywhere"])
+        .refused(2, &["no-such-command-anywhere", "PATH"]);
+    run(&["start", "vtime", "--trial", "--p99", "5ms", "--stall", "3s", "--dry-run"]).done();
     if std::path::Path::new("/sys/kernel/sched_ext").exists() {
         return;
     }

@@ -3,6 +3,7 @@
 //! Each test boots once and runs a list of shell commands as root, each under a name; what they print comes out and is
 //! judged here. CPUs are emulated in turns, because loading schedulers makes a kernel patch its own code.
 
+use schedlab_host::vm::initramfs::find_program;
 use schedlab_host::vm::{Kernel, KernelName, Machine, Run};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -83,6 +84,27 @@ const LIFE: &[Step] = &[
         "only command",
         "schedlab run vtime --only-command -- sh -c 'cut -d\" \" -f41 /proc/self/stat; cat /sys/kernel/sched_ext/switch_all'",
     ),
+    (
+        "nice",
+        "for how in '-7 ' '5 --only-command'; do set -- $how; sh -c \"renice -n $1 -p \\$\\$; \
+         exec schedlab -q run vtime $2 -- cut -d' ' -f19,41 /proc/self/stat\"; done",
+    ),
+    ("no such command", "schedlab run vtime -- no-such-command; cat /sys/kernel/sched_ext/enable_seq"),
+    (
+        "switch in a run",
+        "schedlab -q run vtime --only-command -- sh -c 'schedlab -q switch fifo > /dev/null; \
+         cat /sys/kernel/sched_ext/root/ops /sys/kernel/sched_ext/switch_all'",
+    ),
+    (
+        "canary time in a run",
+        "schedlab -q run vtime -- sh -c '(schedlab switch fifo --canary 100 --stall 60s; echo switch $?) \
+         > /tmp/cut 2>&1 & sleep 5'; echo run $?; until grep -q '^switch' /tmp/cut; do sleep 0.1; done; cat /tmp/cut",
+    ),
+    (
+        "stopped run",
+        "schedlab run vtime -- sh -c ': > /tmp/runs; sleep 1000' & until [ -e /tmp/runs ]; do sleep 0.1; done; \
+         schedlab stop; schedlab -q run fifo -- true; echo next $?; kill $(pidof sleep); wait",
+    ),
     ("dry run", "schedlab run vtime --dry-run -- true; cat /sys/kernel/sched_ext/enable_seq"),
     ("start", "schedlab start vtime --set slice_ns=4ms --json -"),
     ("status", "schedlab status --json -"),
@@ -114,7 +136,16 @@ fn a_scheduler_lives_and_goes_by_the_commands() {
     assert_eq!((&ran["code"], &ran["knobs"]["slice_ns"]), (&3.into(), &5_000_000.into()));
     assert_eq!(ran["end"]["exit"]["kind"], 64, "SCX_EXIT_UNREG: {ran}");
     said.says("only command", &["only tasks that ask for SCHED_EXT", "\n7\n0\n", "code 0"]);
-    said.says("dry run", &["Nothing was changed", "1. take /run/schedlab/lock", "\n2\ncode 0"]);
+    // Nice value and policy, SCHED_NORMAL or SCHED_EXT: those of whoever called, though the holder is real-time.
+    said.says("nice", &["-7 0\n", "5 7\n"]);
+    said.says("no such command", &["'no-such-command' is no program that can be run", "\n4\ncode 0"]);
+    said.says("switch in a run", &["fifo\n0\n", "code 0"]);
+    said.says(
+        "canary time in a run",
+        &["run 0\n", "Cut short  after ", "the command that it ran for ended", "switch 1\n"],
+    );
+    said.says("stopped run", &["the command goes on under the kernel's own", "next 0\n"]);
+    said.says("dry run", &["Nothing was changed", "1. take /run/schedlab/lock", "\n10\ncode 0"]);
     assert_eq!(said.json("start")["runs"]["held"]["knobs"]["slice_ns"], 4_000_000);
     let status = said.json("status");
     assert_eq!(
@@ -206,6 +237,54 @@ fn after_sigkill_the_kernel_is_on_its_own_and_nothing_is_left() {
     }
 }
 
+/// hackbench and stress-ng as Debian has them, under each of our schedulers in turn.
+const TOOLS: &str = r#"
+for scheduler in $SCHEDULERS; do
+    schedlab -q run $scheduler --json /tmp/end -- hackbench --groups 2 --loops 30 > /tmp/said 2>&1
+    echo "hackbench $scheduler $?"; grep Time: /tmp/said || cat /tmp/said; tr -d '\n ' < /tmp/end; echo
+    schedlab -q run $scheduler --json /tmp/end -- stress-ng --cpu 1 --switch 1 --futex 1 --fork 1 --pipe 1 --yield 1 \
+        --timer 1 --timeout 4 --metrics-brief > /tmp/said 2>&1
+    echo "stress-ng $scheduler $?"; grep -E 'metr|fail|error' /tmp/said || cat /tmp/said; tr -d '\n ' < /tmp/end; echo
+done
+"#;
+
+#[test]
+fn our_schedulers_survive_hackbench_and_stress_ng() {
+    let mut machine = machine(240);
+    for tool in ["hackbench", "stress-ng"] {
+        let path =
+            find_program(tool).unwrap_or_else(|| panic!("{tool} is missing: cargo xtask test installs it"));
+        machine.program(&path);
+    }
+    let schedulers: Vec<&str> = schedlab_objects::SCHEDULERS.iter().map(|object| object.name).collect();
+    let run = run(&mut machine, &TOOLS.replace("$SCHEDULERS", &schedulers.join(" ")));
+    let text = run.text();
+    let ends: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(ends.len(), 2 * schedulers.len(), "{text}\n{}", run.kernel_log);
+    for end in &ends {
+        let (code, kind, trip) = (&end["code"], &end["end"]["exit"]["kind"], &end["trip"]);
+        assert!(
+            *code == 0 && *kind == 64 && trip.is_null(),
+            "SCX_EXIT_UNREG and nothing else: {end}\n{text}"
+        );
+    }
+    for scheduler in &schedulers {
+        for tool in ["hackbench", "stress-ng"] {
+            assert!(text.contains(&format!("{tool} {scheduler} 0\n")), "{text}");
+        }
+    }
+    assert_eq!(text.matches("Time: ").count(), schedulers.len(), "hackbench tells its time: {text}");
+    // `stress-ng: metrc: [7] switch 12345 ...`: what each did.
+    for stressor in ["cpu", "switch", "futex", "fork", "pipe", "yield", "timer"] {
+        let operations = |line: &str| {
+            let mut words = line.split_once(']')?.1.split_whitespace();
+            (words.next() == Some(stressor)).then(|| words.next()?.parse::<u64>().ok())?
+        };
+        let counts: Vec<u64> = text.lines().filter_map(operations).collect();
+        assert!(counts.len() == schedulers.len() && !counts.contains(&0), "{stressor} {counts:?}: {text}");
+    }
+}
+
 /// Our schedulers replace each other under load, until so many switches are done or the time is over.
 const SWITCH: &str = r#"
 schedlab -q start vtime > /dev/null || exit 1
@@ -214,8 +293,10 @@ stress=$!
 # fixed_priority lets whoever has a worse nice value starve, also the one who asks for the switch.
 renice -n -20 -p $$
 times=0
-end=$(($(cut -d. -f1 /proc/uptime) + $LIMIT_S))
-while [ $times -lt $TIMES ] && [ $(cut -d. -f1 /proc/uptime) -lt $end ]; do
+seconds() { cut -d. -f1 /proc/uptime; }
+began=$(seconds)
+end=$((began + $LIMIT_S))
+while [ $times -lt $TIMES ] && [ $(seconds) -lt $end ]; do
     for scheduler in $SCHEDULERS; do
         schedlab -q switch $scheduler --json /tmp/switch && tr -d '\n ' < /tmp/switch
         echo
@@ -223,7 +304,7 @@ while [ $times -lt $TIMES ] && [ $(cut -d. -f1 /proc/uptime) -lt $end ]; do
         [ "$(cat /sys/kernel/sched_ext/root/ops)" = $scheduler ] || exit 1
     done
 done
-echo "switches $times"
+echo "switches $times $(($(seconds) - began))"
 touch /tmp/done
 schedlab stop
 wait $stress
@@ -244,15 +325,20 @@ fn our_schedulers_replace_each_other_under_load() {
         .replace("$SCHEDULERS", &schedulers.join(" "));
     let run = run(&mut machine(limit_s + 120), &script);
     let text = run.text();
-    let count =
-        text.lines().find_map(|line| line.strip_prefix("switches ")).and_then(|count| count.parse().ok());
-    let count: u32 = count.unwrap_or_else(|| panic!("{text}\n{}", run.kernel_log));
+    let counted = text.lines().find_map(|line| line.strip_prefix("switches ")?.split_once(' '));
+    let (count, seconds) = counted.unwrap_or_else(|| panic!("{text}\n{}", run.kernel_log));
+    let count: u32 = count.parse().expect("a number");
     let switched: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let taken = |value: &Value| value["taken"]["enable_us"].as_u64();
-    let mut windows: Vec<u64> = switched.iter().filter_map(taken).collect();
-    windows.sort_unstable();
-    assert_eq!(windows.len(), count as usize, "{text}");
-    eprintln!("{count} switches, each {} µs in the median without a scheduler", windows[windows.len() / 2]);
+    let median = |key: &str| {
+        let mut times: Vec<u64> = switched.iter().filter_map(|value| value["taken"][key].as_u64()).collect();
+        times.sort_unstable();
+        assert_eq!(times.len(), count as usize, "{text}");
+        times[times.len() / 2]
+    };
+    let (load_us, enable_us) = (median("load_us"), median("enable_us"));
+    eprintln!(
+        "{count} switches in {seconds} s; in the median {load_us} µs to load, {enable_us} µs without a scheduler"
+    );
     assert!(count >= asked.unwrap_or(6), "{count} switches: {text}");
     for value in switched.iter().filter(|value| value.get("before").is_some()) {
         assert_eq!(value["before"]["kind"], 64, "the one before had come to harm: {value}");
@@ -277,12 +363,19 @@ const GUARDS: &[Step] = &[
         "trial of a command",
         "schedlab -q run vtime --trial --rounds 3 --stall 60s --json - -- sh -c 'i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done'",
     ),
-    ("trial", "schedlab -q start fifo --trial --rounds 2 --round 1s --stall 60s --json -"),
+    ("trial", "schedlab -q start fifo --trial --rounds 2 --round 1s --stall 60s --p99 60s --json -"),
     (
         "interrupted start",
         "schedlab -q start vtime --canary 60 --stall 60s & sleep 3; kill -TERM $!; wait $!",
     ),
     ("interrupted", "schedlab run vtime -- sleep 100 & sleep 3; kill -TERM $!; wait $!"),
+    (
+        "deaf",
+        "schedlab run vtime -- sh -c \"trap '' TERM; : > /tmp/deaf; while [ -e /tmp/deaf ]; do sleep 0.2; done\" & \
+         until [ -e /tmp/deaf ]; do sleep 0.1; done; kill -TERM $!; \
+         until [ \"$(cat /sys/kernel/sched_ext/state)\" = disabled ]; do sleep 0.1; done; \
+         schedlab -q run fifo -- true; echo next $?; rm /tmp/deaf; wait $!",
+    ),
     ("at the end", "cat /sys/kernel/sched_ext/state; ls /run/schedlab; pidof sleep"),
 ];
 
@@ -327,6 +420,7 @@ fn guards_trip_trials_compare_and_all_is_undone() {
     }
     said.says("interrupted start", &["schedlab: interrupted", "code 130"]);
     said.says("interrupted", &["schedlab: interrupted", "code 130"]);
+    said.says("deaf", &["next 0\n", "schedlab: interrupted", "code 130"]);
     said.says("at the end", &["disabled\n", "lock\n", "code 1"]);
     assert!(!said.of("at the end").contains("journal"));
 }

@@ -1,4 +1,4 @@
-//! A command that runs while a scheduler is held: started with a mark, if asked for as a task of `SCHED_EXT`.
+//! A command that runs while a scheduler is held: started with a mark, if asked for as a task of `SCHED_EXT`, and ended.
 //!
 //! It runs as the user who asked, not as root. Its policy is a change of the machine, so it is in the journal before the
 //! command starts. Not here: the scheduler ([`super::hold`]).
@@ -7,12 +7,15 @@ use super::Error;
 use super::churn::SCHED_EXT;
 use super::journal::{Change, Journal};
 use super::tasks::TAG;
-use crate::process::ProcessDescriptor;
+use crate::process::{ProcessDescriptor, SchedAttr};
 use crate::record::run_as_invoking_user;
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 /// A command at work.
 pub struct Work {
@@ -22,26 +25,23 @@ pub struct Work {
 }
 
 impl Work {
-    /// Starts it; with `policy_ext` it and its children are tasks that ask for `SCHED_EXT`.
-    pub fn start(argv: &[String], policy_ext: bool, journal: &mut Journal) -> Result<Work, Error> {
+    /// Starts it with the attributes `usual`, those of whoever called us, which a holder itself no longer has. With
+    /// `policy_ext` it and its children are tasks that ask for `SCHED_EXT`.
+    pub(super) fn start(
+        argv: &[String],
+        policy_ext: bool,
+        usual: Option<SchedAttr>,
+        journal: &mut Journal,
+    ) -> Result<Work, Error> {
         let system = |source| Error::System { context: format!("starting '{}'", argv.join(" ")), source };
         let (program, arguments) =
             argv.split_first().ok_or_else(|| system(io::ErrorKind::InvalidInput.into()))?;
         let tag = format!("{}-{}", std::process::id(), super::journal::now_unix_ns());
         let mut command = Command::new(program);
         command.args(arguments).env(TAG, &tag);
-        if policy_ext {
-            let parameter = libc::sched_param { sched_priority: 0 };
-            // SAFETY: between fork and exec one system call is made, on memory of the closure's own.
-            unsafe {
-                command.pre_exec(move || {
-                    match libc::sched_setscheduler(0, SCHED_EXT, &raw const parameter) {
-                        0 => Ok(()),
-                        _ => Err(io::Error::last_os_error()),
-                    }
-                });
-            }
-        }
+        let attributes = attributes_of(usual, policy_ext);
+        // SAFETY: between fork and exec one system call is made, on memory of the closure's own.
+        unsafe { command.pre_exec(move || attributes.map_or(Ok(()), |attributes| attributes.give(0))) };
         run_as_invoking_user(&mut command);
         let mut child = None;
         let start = || {
@@ -63,6 +63,11 @@ impl Work {
         Ok(Work { child, alive })
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A descriptor that becomes readable when it ends; none before Linux 5.3.
     pub fn descriptor(&self) -> Option<RawFd> {
         self.alive.as_ref().map(ProcessDescriptor::as_raw_fd)
@@ -76,17 +81,62 @@ impl Work {
 
     /// Asks it to end, as the signal that came to us would have.
     pub fn terminate(&mut self) {
-        if self.ended().is_none() {
-            // SAFETY: the child is ours and not yet waited for, so the number is still its own.
-            unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
-        }
+        terminate(&mut self.child);
     }
 
-    /// Waits for it to end.
-    pub fn wait(&mut self) -> i32 {
-        let status = self.child.wait();
-        status.map_or(1, |status| status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+    /// See [`end`].
+    pub fn end(&mut self, patience: Duration) -> bool {
+        end(&mut self.child, patience)
     }
+}
+
+/// Ends a process: asks it to, and kills it if it has not ended by then. Whether it had to be killed.
+pub fn end(child: &mut Child, patience: Duration) -> bool {
+    terminate(child);
+    let until = Instant::now() + patience;
+    while child.try_wait().is_ok_and(|status| status.is_none()) {
+        if Instant::now() >= until {
+            // One that has ended just now cannot be killed, which is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+fn terminate(child: &mut Child) {
+    if child.try_wait().is_ok_and(|status| status.is_none()) {
+        // SAFETY: the child is ours and not yet waited for, so the number is still its own.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+    }
+}
+
+/// The attributes that a command begins with.
+fn attributes_of(usual: Option<SchedAttr>, policy_ext: bool) -> Option<SchedAttr> {
+    let usual = usual.map(|usual| SchedAttr { flags: 0, ..usual });
+    match policy_ext {
+        false => usual,
+        true => {
+            let nice = usual.map_or(0, |usual| usual.nice);
+            Some(SchedAttr { policy: SCHED_EXT as u32, nice, ..SchedAttr::default() })
+        }
+    }
+}
+
+/// Where a command is found, as the shell would find it, so that one that is not there is told before anything is changed.
+pub fn find(program: &str) -> Result<PathBuf, Error> {
+    let is_program = |path: &PathBuf| {
+        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let found = if program.contains('/') {
+        Some(PathBuf::from(program)).filter(is_program)
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_program)
+    };
+    found.ok_or_else(|| Error::NoCommand(program.to_owned()))
 }
 
 /// Lets a command run in a session of its own, which no terminal's end reaches.
@@ -97,5 +147,62 @@ pub fn in_session_of_its_own(command: &mut Command) {
             libc::setsid();
             Ok(())
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::journal::Owner;
+    use std::fs;
+
+    fn journal(directory: &std::path::Path) -> Journal {
+        Journal::take(directory, &Owner::this("test")).expect("nobody has it").0
+    }
+
+    fn shell(script: String) -> Vec<String> {
+        vec!["sh".to_owned(), "-c".to_owned(), script]
+    }
+
+    #[test]
+    fn a_command_that_ignores_to_be_asked_is_killed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let deaf = directory.path().join("deaf");
+        let script = format!("trap '' TERM; : > {}; while :; do sleep 0.1; done", deaf.display());
+        let mut journal = journal(directory.path());
+        let mut work = Work::start(&shell(script), false, None, &mut journal).expect("starts");
+        while !deaf.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(work.end(Duration::from_millis(50)), "it had to be killed");
+        assert_eq!(work.ended(), Some(128 + libc::SIGKILL));
+        let mut work = Work::start(&shell("sleep 60".to_owned()), false, None, &mut journal).expect("starts");
+        assert!(!work.end(Duration::from_secs(60)), "it ends when asked");
+        assert_eq!(work.ended(), Some(128 + libc::SIGTERM));
+    }
+
+    #[test]
+    fn a_command_begins_with_the_attributes_of_its_caller() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let said = directory.path().join("said");
+        let mut journal = journal(directory.path());
+        let usual = SchedAttr { nice: 7, policy: libc::SCHED_BATCH as u32, ..SchedAttr::default() };
+        let script = format!("cut -d' ' -f19,41 /proc/self/stat > {}", said.display());
+        let mut work = Work::start(&shell(script), false, Some(usual), &mut journal).expect("starts");
+        while work.ended().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(fs::read_to_string(said).expect("it wrote"), "7 3\n");
+        let ext = attributes_of(Some(SchedAttr { flags: 1, ..usual }), true).expect("some");
+        assert_eq!((ext.policy, ext.nice, ext.flags), (7, 7, 0));
+    }
+
+    #[test]
+    fn a_command_is_found_or_told_as_missing() {
+        assert!(find("sh").is_ok_and(|path| path.ends_with("sh")) && find("/bin/sh").is_ok());
+        for missing in ["no-such-command-anywhere", "/proc/version", "/", ""] {
+            let error = find(missing).expect_err("it cannot be run");
+            assert_eq!(error.code(), 2, "{error}");
+        }
     }
 }

@@ -12,17 +12,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SOCKET: &str = "control";
 /// No message is larger.
 const BYTES_MAX: u32 = 64 << 20;
-/// A peer that stops in the middle of a message is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Nobody needs longer to say what is wanted; the holder does not wait meanwhile.
+const REQUEST_MAX: Duration = Duration::from_secs(10);
+/// So many may be about to say something; more are turned away.
+const INCOMING_MAX: usize = 16;
+/// Whoever does not take an answer is left. The small ones fit the socket's buffer and never wait.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
+/// Read in one go: a large object must not keep the holder from its guards.
+const READ_BYTES: usize = 64 * 1024;
+const READS_MAX: u32 = 64;
 
 /// A scheduler to be loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +98,9 @@ pub struct Probed {
     pub delays: Delays,
     /// The guard that tripped.
     pub trip: Option<Trip>,
+    /// What cut it short, in words, if no guard did.
+    #[serde(default)]
+    pub cut: Option<String>,
     /// The scheduler that runs now; `None` for the kernel's own.
     pub now: Option<String>,
 }
@@ -160,6 +170,9 @@ pub enum Answer {
         end: Option<End>,
         /// What was undone, in words.
         undone: Vec<String>,
+        /// Whether the process goes on, as one whose command does.
+        #[serde(default)]
+        stays: bool,
     },
     /// It cannot be done.
     Refused {
@@ -188,11 +201,7 @@ pub fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<(T, V
         let mut word = [0; 4];
         stream.read_exact(&mut word)?;
         let length = u32::from_le_bytes(word);
-        if length > BYTES_MAX {
-            Err(io::Error::other("the message is too long"))
-        } else {
-            Ok(length as usize)
-        }
+        if length > BYTES_MAX { Err(too_long()) } else { Ok(length as usize) }
     };
     let (json, object) = (length()?, length()?);
     let mut bytes = vec![0; json];
@@ -203,27 +212,104 @@ pub fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<(T, V
     Ok((message, bytes))
 }
 
-/// Receives what was asked; the object is put where it belongs.
-pub(super) fn receive_request(stream: &mut UnixStream) -> io::Result<Request> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let (mut request, object) = receive(stream)?;
-    if let Request::Switch { load, .. } = &mut request {
-        load.object = object;
-    }
-    Ok(request)
+/// The socket, and who is about to ask something. Nobody is waited for: guards are looked at meanwhile.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: UnixListener,
+    incoming: Vec<Incoming>,
 }
 
-/// Opens the socket; with the lock held, one that is there is a dead owner's.
-pub(super) fn listen(directory: &Path) -> Result<UnixListener, Error> {
-    let path = directory.join(SOCKET);
-    let failed = |source| Error::System { context: format!("opening {}", path.display()), source };
-    close(directory);
-    let listener = UnixListener::bind(&path).map_err(failed)?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
+/// A request on its way, and what has come of it.
+#[derive(Debug)]
+struct Incoming {
+    stream: UnixStream,
+    bytes: Vec<u8>,
+    until: Instant,
+}
+
+impl Door {
+    /// Opens it; with the lock held, a socket that is there is a dead owner's.
+    pub fn open(directory: &Path) -> Result<Door, Error> {
+        let path = directory.join(SOCKET);
+        let failed = |source| Error::System { context: format!("opening {}", path.display()), source };
+        close(directory);
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Door { listener, incoming: Vec::new() })
+    }
+
+    /// What becomes readable when somebody comes or goes on.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let incoming = self.incoming.iter().map(|incoming| incoming.stream.as_raw_fd());
+        std::iter::once(self.listener.as_raw_fd()).chain(incoming)
+    }
+
+    /// A request that has come whole, if there is one, and who wants the answer.
+    pub fn request(&mut self) -> Option<(UnixStream, Request)> {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.incoming.len() < INCOMING_MAX && stream.set_nonblocking(true).is_ok() {
+                let until = Instant::now() + REQUEST_MAX;
+                self.incoming.push(Incoming { stream, bytes: Vec::new(), until });
+            }
+        }
+        let mut index = 0;
+        while index < self.incoming.len() {
+            match self.incoming[index].read() {
+                Ok(None) if Instant::now() < self.incoming[index].until => index += 1,
+                Ok(None) | Err(_) => drop(self.incoming.swap_remove(index)),
+                Ok(Some(request)) => {
+                    let stream = self.incoming.swap_remove(index).stream;
+                    let ready = stream.set_nonblocking(false);
+                    if ready.and_then(|()| stream.set_write_timeout(Some(ANSWER_PATIENCE))).is_ok() {
+                        return Some((stream, request));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Incoming {
+    /// Takes what is there; the request once it is whole.
+    fn read(&mut self) -> io::Result<Option<Request>> {
+        let mut buffer = [0; READ_BYTES];
+        for _ in 0..READS_MAX {
+            if let Some(request) = request_of(&self.bytes)? {
+                return Ok(Some(request));
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.bytes.extend(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The request that these bytes are, once they are whole; its object is put where it belongs.
+fn request_of(bytes: &[u8]) -> io::Result<Option<Request>> {
+    let length = |at: usize| {
+        let Some(word) = bytes.get(at..at + 4) else { return Ok(None) };
+        let length = u32::from_le_bytes(word.try_into().expect("four bytes"));
+        if length > BYTES_MAX { Err(too_long()) } else { Ok(Some(length as usize)) }
+    };
+    let (Some(json), Some(object)) = (length(0)?, length(4)?) else { return Ok(None) };
+    let Some(whole) = bytes.get(8..8 + json + object) else { return Ok(None) };
+    let (json, object) = whole.split_at(json);
+    let mut request = serde_json::from_slice(json).map_err(io::Error::other)?;
+    if let Request::Switch { load, .. } = &mut request {
+        load.object = object.to_vec();
+    }
+    Ok(Some(request))
+}
+
+fn too_long() -> io::Error {
+    io::Error::other("the message is too long")
 }
 
 /// Removes the socket; one that is not there is fine.
@@ -281,32 +367,62 @@ impl From<UnixStream> for Connection {
 mod tests {
     use super::*;
 
+    /// Looks until something has come.
+    fn request(door: &mut Door) -> Request {
+        loop {
+            match door.request() {
+                Some((_, request)) => return request,
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
     #[test]
-    fn messages_arrive_whole_and_bad_ones_are_refused() {
-        let (mut here, mut there) = UnixStream::pair().expect("a pair");
-        let load = Load { name: "vtime".to_owned(), object: vec![1, 2, 3], ..Load::default() };
-        let request = Request::Switch { load: load.clone(), probation: None };
-        send(&mut here, &request, &load.object).expect("sends");
-        assert_eq!(receive_request(&mut there).expect("receives"), request);
-        here.write_all(&[255; 8]).expect("writes");
-        assert!(receive_request(&mut there).is_err(), "too long");
-        here.write_all(&[4, 0, 0, 0, 0, 0, 0, 0, b'n', b'o', b'n', b'e']).expect("writes");
-        drop(here);
-        assert!(receive_request(&mut there).is_err());
+    fn messages_arrive_whole_and_nobody_who_is_silent_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut door = Door::open(directory.path()).expect("opens");
+        let connect = || UnixStream::connect(directory.path().join(SOCKET)).expect("connects");
+        let load = Load { name: "vtime".to_owned(), object: vec![1; 300_000], ..Load::default() };
+        let switch = Request::Switch { load: load.clone(), probation: None };
+        let (mut silent, mut slow, mut long) = (connect(), connect(), connect());
+        silent.write_all(&[2]).expect("writes");
+        long.write_all(&[255; 8]).expect("writes");
+        let began = Instant::now();
+        assert!(door.request().is_none(), "none is whole");
+        let asks = std::thread::spawn(move || send(&mut slow, &switch, &[1; 300_000]).map(|()| slow));
+        assert_eq!(request(&mut door), Request::Switch { load, probation: None });
+        send(&mut connect(), &Request::Stop, &[]).expect("sends");
+        assert_eq!(request(&mut door), Request::Stop);
+        asks.join().expect("does not panic").expect("all was taken");
+        let waits = door.incoming.len();
+        // On a machine that stood still meanwhile the silent one has been given up, too.
+        assert!(waits == 1 || (waits == 0 && began.elapsed() >= REQUEST_MAX), "only the silent one is left");
+        drop(silent);
+        assert!(door.request().is_none() && door.incoming.is_empty());
+    }
+
+    #[test]
+    fn requests_are_whole_or_not_yet_or_refused() {
+        let whole = [2, 0, 0, 0, 0, 0, 0, 0, b'{', b'}'];
+        assert!(request_of(&whole).is_err(), "it asks nothing");
+        for length in 0..whole.len() {
+            assert_eq!(request_of(&whole[..length]).expect("not yet"), None);
+        }
+        assert!(request_of(&[255; 4]).is_err(), "too long");
     }
 
     #[test]
     fn a_holder_that_is_not_there_is_none() {
         let directory = tempfile::tempdir().expect("a directory");
         assert!(Connection::open(directory.path()).expect("is told").is_none());
-        drop(listen(directory.path()).expect("opens"));
+        drop(Door::open(directory.path()).expect("opens"));
         // Children that other tests of this process fork meanwhile have it until they end.
         let gone = (0..1_000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             Connection::open(directory.path()).expect("a socket that nobody has").is_none()
         });
         assert!(gone, "nobody listens");
-        let _listener = listen(directory.path()).expect("opens over it");
+        let _door = Door::open(directory.path()).expect("opens over it");
         assert!(Connection::open(directory.path()).expect("connects").is_some());
     }
 }

@@ -5,17 +5,19 @@
 //! scheduler. What it runs besides (a command, rounds of a trial) is its caller's.
 
 use super::canary::{self, Canary, Delays, Trip};
-use super::control::{self, Answer, Held, Load, Probation, Probed, Request, Taken};
+use super::command::Work;
+use super::control::{self, Answer, Door, Held, Load, Probation, Probed, Request, Taken};
 use super::dump::{self, DumpLog, Waiting};
 use super::exit::{self, Exit, Frame, KernelLog, Lines};
 use super::journal::{self, Journal, Owner, Repaired};
 use super::status::{self, KernelStatus};
-use super::{Attached, Error};
+use super::{Attached, Error, Scope};
 use crate::capability::is_root;
 use crate::machine::now_unix_s;
+use crate::process::SchedAttr;
 use serde::{Deserialize, Serialize};
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +25,6 @@ use std::time::{Duration, Instant};
 
 /// The kernel may still be taking tasks back from one that has just died.
 const FREE_MAX: Duration = Duration::from_secs(5);
-/// The kernel gives every task back within this, or something holds it.
-const GONE_MAX: Duration = Duration::from_secs(30);
 /// How often the kernel is looked at while nothing else happens.
 const LOOK_EVERY_MS: i32 = 20;
 
@@ -41,13 +41,20 @@ pub struct End {
     pub waiting: Vec<Waiting>,
     /// The kernel's dump, line by line.
     pub dump: Vec<String>,
+    /// What we add to the kernel's reason, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl End {
     /// In words: reason, message, and the program that made the mistake.
     pub fn words(&self) -> String {
-        let why =
-            self.exit.as_ref().map_or("the kernel ended it; why is not recorded".to_owned(), Exit::words);
+        let why = match (self.exit.as_ref().map(Exit::words), &self.note) {
+            (Some(why), Some(note)) => format!("{why}; {note}"),
+            (Some(why), None) => why,
+            (None, Some(note)) => note.clone(),
+            (None, None) => "the kernel ended it; why is not recorded".to_owned(),
+        };
         let mut programs = self.backtrace.iter().filter(|frame| frame.program);
         match programs.next() {
             Some(Frame { function, line: Some(line), .. }) => format!("{why}; in its {function}, {line}"),
@@ -62,7 +69,6 @@ struct Running {
     attached: Attached,
     lines: Lines,
     since_unix_s: u64,
-    enable_seq: u64,
     partial: bool,
 }
 
@@ -83,14 +89,19 @@ pub struct Holder {
     directory: PathBuf,
     journal: Option<Journal>,
     owner: Owner,
-    listener: UnixListener,
+    door: Door,
     running: Option<Running>,
+    /// One that should have come back and could not, and why.
+    lost: Option<(Load, End)>,
     /// What the kernel ended last.
     ended: Option<Load>,
     log: KernelLog,
     dump: Option<DumpLog>,
     interrupted: Arc<AtomicBool>,
     phase: String,
+    /// The attributes of whoever started this thread; a command begins with them.
+    usual: Option<SchedAttr>,
+    runs_first: bool,
 }
 
 /// A holder, and what it undid first of one that was killed.
@@ -112,28 +123,43 @@ impl Holder {
             let who = status::foreign_words(&KernelStatus::read()?);
             return refuse(journal, Error::Foreign { who });
         }
-        let listener = match control::listen(directory) {
-            Ok(listener) => listener,
+        let door = match Door::open(directory) {
+            Ok(door) => door,
             Err(error) => return refuse(journal, error),
         };
         let holder = Holder {
             directory: directory.to_owned(),
             journal: Some(journal),
             owner,
-            listener,
+            door,
             running: None,
+            lost: None,
             ended: None,
             log: KernelLog::listen(),
             dump: DumpLog::listen(),
             interrupted,
             phase: "starting".to_owned(),
+            usual: SchedAttr::as_set(0).ok(),
+            runs_first: false,
         };
         Ok((holder, repaired))
     }
 
-    /// The journal, for further changes.
-    pub fn journal(&mut self) -> &mut Journal {
-        self.journal.as_mut().expect("a holder has its journal until it ends")
+    /// Starts a command, with the attributes that it would have without us; with `policy_ext` as tasks of `SCHED_EXT`.
+    pub fn start(&mut self, argv: &[String], policy_ext: bool) -> Result<Work, Error> {
+        let journal = self.journal.as_mut().expect("nothing is started after the release");
+        Work::start(argv, policy_ext, self.usual, journal)
+    }
+
+    /// Lets this thread run before every task that a scheduler has, so that one that starves them cannot starve the
+    /// holder; until the release. Threads that it starts are ordinary ones. Where it is refused, it stays as it was.
+    pub fn run_first(&mut self) {
+        if !self.runs_first {
+            let parameter = libc::sched_param { sched_priority: 1 };
+            let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+            // SAFETY: the kernel reads one struct that lives through the call, and changes only this thread.
+            self.runs_first = unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) } == 0;
+        }
     }
 
     /// What it says it is at, when asked.
@@ -165,28 +191,36 @@ impl Holder {
         let load_us = micros(began);
         // What the kernel said about earlier ones is not about this.
         let _ = (self.log.take(), self.dump.as_ref().map(DumpLog::take));
+        self.run_first();
         let began = Instant::now();
         let before = self.running.take().map(|mut before| {
             before.attached.unlink_at_once();
+            super::wait_until_gone(before.attached.enable_seq(), super::GONE_MAX);
             before
         });
-        wait_until_free();
         let attached = match loaded.attach() {
             Ok(attached) => attached,
             Err(error) => {
                 if let Some(before) = before {
-                    self.attach(before.load)?;
+                    self.bring_back(before.load, &format!("{} was not enabled ({error})", load.name));
                 }
                 return Err(error);
             }
         };
         let taken = Taken { load_us, enable_us: micros(began) };
         let exit = before.and_then(|before| before.attached.exit());
-        let enable_seq = KernelStatus::read()?.enable_seq;
         let since_unix_s = now_unix_s();
-        self.running = Some(Running { load, attached, lines, since_unix_s, enable_seq, partial });
+        self.running = Some(Running { load, attached, lines, since_unix_s, partial });
         let held = self.held().expect("it was just attached");
         Ok(Answer::Runs { held, taken, before: exit })
+    }
+
+    /// Lets one run again that ran before; if that fails, the next look finds it ended.
+    fn bring_back(&mut self, load: Load, why: &str) {
+        if let Err(error) = self.attach(load.clone()) {
+            let note = format!("{why}, and {} could not be loaded again ({error})", load.name);
+            self.lost = Some((load, End { note: Some(note), ..End::default() }));
+        }
     }
 
     /// Gives all tasks back to the kernel's own scheduler and waits for it.
@@ -220,6 +254,7 @@ impl Holder {
     /// Serves other commands until `until` gives something, the kernel ends the scheduler, a signal comes, or somebody asks
     /// to stop. `descriptor` is one that wakes it.
     pub fn serve<T>(&mut self, descriptor: Option<RawFd>, mut until: impl FnMut() -> Option<T>) -> Wake<T> {
+        let mut done = None;
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Wake::Interrupted;
@@ -227,27 +262,35 @@ impl Holder {
             if let Some(end) = self.ended() {
                 return Wake::Ended(end);
             }
-            if let Some(done) = until() {
+            if let Some(done) = done.take().or_else(&mut until) {
                 return Wake::Done(done);
             }
-            wait(&[Some(self.listener.as_raw_fd()), descriptor]);
-            if let Ok((stream, _)) = self.listener.accept()
-                && let Some(stream) = self.answer(stream)
-            {
-                return Wake::Stop(stream);
+            wait(self.door.descriptors().chain(descriptor));
+            if let Some((stream, request)) = self.door.request() {
+                // An answer can take its time, as a probation does; it is cut short by what is waited for here.
+                let mut over = || {
+                    done = done.take().or_else(&mut until);
+                    done.is_some()
+                };
+                if let Some(stream) = self.answer(stream, request, descriptor, &mut over) {
+                    return Wake::Stop(stream);
+                }
             }
         }
     }
 
     /// How the scheduler ended, if the kernel has ended it.
     fn ended(&mut self) -> Option<End> {
-        let running = self.running.as_ref()?;
-        let kernel = KernelStatus::read().ok()?;
-        if kernel.state == "enabled" && kernel.enable_seq == running.enable_seq {
+        if let Some((load, end)) = self.lost.take() {
+            self.ended = Some(load);
+            return Some(end);
+        }
+        let enable_seq = self.running.as_ref()?.attached.enable_seq();
+        if super::state() == "enabled" && status::enable_seq() == enable_seq {
             return None;
         }
         let running = self.running.take()?;
-        super::wait_for("disabled", GONE_MAX);
+        super::wait_until_gone(enable_seq, super::GONE_MAX);
         let end = self.end_of(&running);
         self.ended = Some(running.load);
         Some(end)
@@ -263,12 +306,17 @@ impl Holder {
         let exit = running.attached.exit().or_else(|| exit::from_log(&log));
         let dump = self.dump.as_ref().map_or(Vec::new(), DumpLog::take);
         let backtrace = exit::backtrace(&log, &running.lines);
-        End { exit, backtrace, log, waiting: dump::waiting(&dump), dump }
+        End { exit, backtrace, log, waiting: dump::waiting(&dump), dump, note: None }
     }
 
     /// Answers one command; gives the connection back if it asks to stop.
-    fn answer(&mut self, mut stream: UnixStream) -> Option<UnixStream> {
-        let Ok(request) = control::receive_request(&mut stream) else { return None };
+    fn answer(
+        &mut self,
+        mut stream: UnixStream,
+        request: Request,
+        descriptor: Option<RawFd>,
+        over: &mut dyn FnMut() -> bool,
+    ) -> Option<UnixStream> {
         let answer = match request {
             Request::Stop => return Some(stream),
             Request::Status => {
@@ -282,7 +330,9 @@ impl Holder {
                 Ok(()) => Answer::Set,
                 Err(error) => refusal(&error),
             },
-            Request::Switch { load, probation } => return self.switch(load, probation, stream),
+            Request::Switch { load, probation } => {
+                return self.switch(load, probation, stream, descriptor, over);
+            }
         };
         // Whoever asked may be gone.
         let _ = control::send(&mut stream, &answer, &[]);
@@ -292,17 +342,23 @@ impl Holder {
     /// Switches, with a probation if one is asked for, and tells how it went.
     fn switch(
         &mut self,
-        load: Load,
+        mut load: Load,
         probation: Option<Probation>,
         mut stream: UnixStream,
+        descriptor: Option<RawFd>,
+        over: &mut dyn FnMut() -> bool,
     ) -> Option<UnixStream> {
         let before = self.running.as_ref().map(|running| running.load.clone());
+        if before.as_ref().is_some_and(|before| before.scope == Scope::WhoAsks) {
+            // The others' tasks were not to be touched, and still are not.
+            load.scope = Scope::WhoAsks;
+        }
         let answer = self.attach(load).unwrap_or_else(|error| refusal(&error));
         let runs = matches!(answer, Answer::Runs { .. });
         // Whoever asked may be gone.
         let _ = control::send(&mut stream, &answer, &[]);
         let probation = probation.filter(|_| runs)?;
-        let (probed, wake) = self.probe(&probation, before);
+        let (probed, wake) = self.probe_until(&probation, before, descriptor, over);
         let _ = control::send(&mut stream, &Answer::Probed(probed), &[]);
         match wake {
             Some(Wake::Stop(stream)) => Some(stream),
@@ -313,48 +369,79 @@ impl Holder {
     /// Watches the running scheduler for a time. If a guard trips, or the kernel ends it, `before` comes back, or the
     /// kernel's own. The second value is what cut it short, if not a guard.
     pub fn probe(&mut self, probation: &Probation, before: Option<Load>) -> (Probed, Option<Wake<()>>) {
+        self.probe_until(probation, before, None, &mut || false)
+    }
+
+    /// The same, cut short when `over` says so.
+    fn probe_until(
+        &mut self,
+        probation: &Probation,
+        before: Option<Load>,
+        descriptor: Option<RawFd>,
+        over: &mut dyn FnMut() -> bool,
+    ) -> (Probed, Option<Wake<()>>) {
         let partial = self.running.as_ref().is_some_and(|running| running.partial);
         let canary = Canary::start(canary::policy(partial));
         let began = Instant::now();
         self.phase(format!("canary time of {} s", probation.length.as_secs_f64()));
-        let wake = self.serve(None, || {
-            let over = began.elapsed() >= probation.length;
-            match canary.check(&probation.guards, over) {
-                Some(trip) => Some(Some(trip)),
-                None => over.then_some(None),
+        let wake = self.serve(descriptor, || {
+            let stood = began.elapsed() >= probation.length;
+            match canary.check(&probation.guards, stood) {
+                Some(trip) => Some(Seen::Tripped(trip)),
+                None if stood => Some(Seen::Stood),
+                None => over().then_some(Seen::Over),
             }
         });
         let delays: Delays = canary.delays();
         drop(canary);
-        let (trip, cut): (Option<Trip>, Option<Wake<()>>) = match wake {
-            Wake::Done(trip) => (trip, None),
+        let mut cut = None;
+        let (trip, wake): (Option<Trip>, Option<Wake<()>>) = match wake {
+            Wake::Done(Seen::Tripped(trip)) => (Some(trip), None),
+            Wake::Done(Seen::Stood) => (None, None),
+            Wake::Done(Seen::Over) => {
+                cut = Some("the command that it ran for ended");
+                (None, None)
+            }
             Wake::Ended(end) => (Some(Trip { guard: "kernel".to_owned(), measured: end.words() }), None),
-            Wake::Stop(stream) => (None, Some(Wake::Stop(stream))),
-            Wake::Interrupted => (None, Some(Wake::Interrupted)),
+            Wake::Stop(stream) => {
+                cut = Some("`schedlab stop` ended it");
+                (None, Some(Wake::Stop(stream)))
+            }
+            Wake::Interrupted => {
+                cut = Some("a signal ended its holder");
+                (None, Some(Wake::Interrupted))
+            }
         };
-        if trip.is_some() {
+        if let Some(trip) = &trip {
             self.detach();
             if let Some(before) = before {
-                // If that fails too, the kernel's own scheduler runs, which is what is told.
-                drop(self.attach(before));
+                self.bring_back(before, &format!("a guard tripped ({})", trip.guard));
             }
         }
         self.phase(HOLDING);
         let now = self.running.as_ref().map(|running| running.load.name.clone());
-        (Probed { length_ms: micros(began) / 1_000, delays, trip, now }, cut)
+        let cut = cut.map(str::to_owned);
+        (Probed { length_ms: micros(began) / 1_000, delays, trip, cut, now }, wake)
     }
 
     /// Takes the scheduler out, undoes every other change and ends the journal.
     pub fn close(mut self) -> (Option<End>, Result<Vec<String>, journal::Error>) {
-        self.finish()
+        self.release()
     }
 
-    fn finish(&mut self) -> (Option<End>, Result<Vec<String>, journal::Error>) {
+    /// The same, for one that lives on, as until its command ends: from now on others may change the machine. Nothing is left
+    /// to be done or served after it.
+    pub fn release(&mut self) -> (Option<End>, Result<Vec<String>, journal::Error>) {
         let end = self.detach();
         let undone = self.journal.take().map_or(Ok(Vec::new()), |journal| {
             control::close(&self.directory);
             journal.close()
         });
+        if self.runs_first {
+            // Real-time for nothing is not worth an error.
+            drop(self.usual.map(|usual| usual.give(0)));
+            self.runs_first = false;
+        }
         (end, undone)
     }
 }
@@ -362,41 +449,31 @@ impl Holder {
 impl Drop for Holder {
     /// What cannot be undone now stays in the journal for the next command.
     fn drop(&mut self) {
-        let _ = self.finish();
+        let _ = self.release();
     }
+}
+
+/// What is seen on probation.
+enum Seen {
+    Tripped(Trip),
+    Stood,
+    /// What it was for is over.
+    Over,
 }
 
 /// The phase in which other commands may change things.
 pub const HOLDING: &str = "running";
-
-/// Lets this thread run before every task that a scheduler has, so that one that starves them cannot starve the holder.
-/// What it starts does not inherit that. Where it is refused, it stays as it was.
-pub fn run_first() {
-    let parameter = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the kernel reads one struct that lives through the call, and changes only this thread.
-    unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameter);
-    }
-}
 
 fn refusal(error: &Error) -> Answer {
     Answer::Refused { text: error.to_string(), code: error.code() }
 }
 
 /// Sleeps until one of the descriptors can be read, or it is time to look again.
-fn wait(descriptors: &[Option<RawFd>]) {
-    let wanted = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
-    let mut polls: Vec<libc::pollfd> = descriptors.iter().flatten().map(wanted).collect();
+fn wait(descriptors: impl Iterator<Item = RawFd>) {
+    let wanted = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut polls: Vec<libc::pollfd> = descriptors.map(wanted).collect();
     // SAFETY: the array is valid for its length; a signal only ends the sleep.
     unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, LOOK_EVERY_MS) };
-}
-
-/// Taking tasks back is done when the link is gone, as a rule; if not, no time is lost here.
-fn wait_until_free() {
-    let end = Instant::now() + GONE_MAX;
-    while super::state() != "disabled" && Instant::now() < end {
-        std::thread::sleep(Duration::from_micros(100));
-    }
 }
 
 /// Whether the kernel's own scheduler has all tasks, or will as soon as one whose process has just died is out.

@@ -30,6 +30,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
+/// The kernel gives every task back within this, or something holds it.
+const GONE_MAX: Duration = Duration::from_secs(30);
 
 /// What can go wrong with an object in the kernel; each text names the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +80,9 @@ pub enum Error {
     /// A knob that is part of the code once it is loaded.
     #[error("knob {0} is fixed once the scheduler runs: `schedlab switch` loads it anew with --set")]
     FixedKnob(String),
+    /// The command to run is not there.
+    #[error("'{0}' is no program that can be run: name one on PATH, or its file")]
+    NoCommand(String),
     /// Somebody else's scheduler runs.
     #[error("{who}: end that first; schedlab takes no scheduler away from others")]
     Foreign {
@@ -113,6 +118,7 @@ impl Error {
             Error::Open(_)
             | Error::NoScheduler
             | Error::NoProgram(_)
+            | Error::NoCommand(_)
             | Error::NoKnob { .. }
             | Error::FixedKnob(_)
             | Error::KnobSize { .. } => 2,
@@ -200,7 +206,7 @@ impl Loaded {
         object::listen();
         let refused = |error| Error::Attach(format!("{error:?}; {}", object::messages().trim()));
         let link = map.attach_struct_ops().map_err(refused)?;
-        Ok(Attached { link: Some(link), loaded: self })
+        Ok(Attached { link: Some(link), loaded: self, enable_seq: status::enable_seq() })
     }
 }
 
@@ -214,12 +220,18 @@ fn table(object: &mut Object) -> Option<MapMut<'_>> {
 pub struct Attached {
     link: Option<Link>,
     loaded: Loaded,
+    enable_seq: u64,
 }
 
 impl Attached {
     /// The kernel's state: `enabled`, `disabling`, `disabled`, ...
     pub fn state(&self) -> String {
         state()
+    }
+
+    /// How many schedulers this kernel had had since it booted when this one was enabled: tells it from later ones.
+    pub fn enable_seq(&self) -> u64 {
+        self.enable_seq
     }
 
     /// Why the kernel ended it, if it did and the object keeps an exit record (`.data.exit`).
@@ -277,7 +289,7 @@ impl Attached {
 
     fn unlink(&mut self) {
         if self.link.take().is_some() {
-            wait_for("disabled", Duration::from_secs(30));
+            wait_until_gone(self.enable_seq, GONE_MAX);
         }
     }
 }
@@ -293,6 +305,24 @@ pub fn state() -> String {
     fs::read_to_string(STATE).unwrap_or_default().trim().to_string()
 }
 
+/// Waits until the kernel has all tasks back from the scheduler that was enabled as that number, whoever's comes after
+/// it; false if it has not by then.
+fn wait_until_gone(enable_seq: u64, limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    while !is_gone(&state(), status::enable_seq(), enable_seq) {
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    true
+}
+
+/// Another one can only begin to be enabled when the one before is out.
+fn is_gone(state: &str, enable_seq: u64, own: u64) -> bool {
+    state != "disabling" && (state != "enabled" || enable_seq != own)
+}
+
 /// Waits until the state is `wanted`; false if it is not by then.
 pub fn wait_for(wanted: &str, limit: Duration) -> bool {
     let end = Instant::now() + limit;
@@ -303,4 +333,15 @@ pub fn wait_for(wanted: &str, limit: Duration) -> bool {
         std::thread::sleep(Duration::from_millis(5));
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheduler_is_gone_when_another_runs() {
+        assert!(!is_gone("enabled", 3, 3) && !is_gone("disabling", 3, 3));
+        assert!(is_gone("disabled", 3, 3) && is_gone("enabling", 3, 3) && is_gone("enabled", 4, 3));
+    }
 }

@@ -63,6 +63,11 @@ impl KernelStatus {
     }
 }
 
+/// How many schedulers this kernel has had since it booted.
+pub(super) fn enable_seq() -> u64 {
+    read(&format!("{DIRECTORY}/enable_seq")).parse().unwrap_or(0)
+}
+
 /// The processes that hold a link of a scheduler, ours included; those of others are seen only by root.
 pub fn holders() -> Vec<Holder> {
     let holds = |pid: &i32| {

@@ -23,11 +23,11 @@ pub struct GuardChoice {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub canary: Option<Nanos>,
     /// Guard: 99 % of wake-ups of canary tasks are delayed by no more than this, e.g. 5ms
-    #[arg(long, value_name = "BOUND")]
+    #[arg(long, value_name = "BOUND", value_parser = above_zero)]
     pub p99: Option<Nanos>,
-    /// Guard: no canary task is runnable for longer without running
-    #[arg(long, value_name = "BOUND", default_value = "2s")]
-    pub stall: Nanos,
+    /// Guard: no canary task is runnable for longer without running (2s if nothing is said)
+    #[arg(long, value_name = "BOUND", value_parser = above_zero)]
+    pub stall: Option<Nanos>,
 }
 
 /// Arguments of `run`.
@@ -49,7 +49,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub only_command: bool,
     /// Run the command in turns under the kernel's own scheduler and under this one, and compare
-    #[arg(long)]
+    #[arg(long, conflicts_with = "canary")]
     pub trial: bool,
     /// Rounds of the trial under each
     #[arg(long, value_name = "N", default_value_t = 5, requires = "trial", value_parser = clap::value_parser!(u32).range(2..=1000))]
@@ -89,7 +89,7 @@ pub struct StartArgs {
     #[arg(long, value_name = "N", default_value_t = 5, requires = "trial", value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub rounds: u32,
     /// Length of a round
-    #[arg(long, value_name = "TIME", default_value = "5s", requires = "trial")]
+    #[arg(long, value_name = "TIME", default_value = "5s", requires = "trial", value_parser = above_zero)]
     pub round: Nanos,
     /// Let it run on after the trial if that found it better
     #[arg(long, requires = "trial")]
@@ -175,7 +175,16 @@ pub struct HoldArgs {
 fn seconds(text: &str) -> Result<Nanos, String> {
     let bare = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let text = if bare { format!("{text}s") } else { text.to_owned() };
-    text.parse::<Nanos>().map_err(|error| error.to_string())
+    above_zero(&text)
+}
+
+/// A time that is one.
+fn above_zero(text: &str) -> Result<Nanos, String> {
+    match text.parse::<Nanos>() {
+        Ok(Nanos(0)) => Err("it must be more than 0".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -188,5 +197,8 @@ mod tests {
         assert_eq!(seconds("1.5"), Ok(Nanos(1_500_000_000)));
         assert_eq!(seconds("500ms"), Ok(Nanos(500_000_000)));
         assert!(seconds("soon").is_err() && seconds("").is_err());
+        for nothing in ["0", "0.0", "0ms"] {
+            assert!(seconds(nothing).is_err(), "{nothing} is no time to watch");
+        }
     }
 }

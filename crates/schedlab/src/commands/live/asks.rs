@@ -2,7 +2,9 @@
 
 use super::super::Context;
 use super::start::last;
-use super::{directory, failure, is_partial, knobs_of, load_of, print_plan, probation_of, refused, words};
+use super::{
+    directory, failure, is_partial, knobs_of, load_of, not_stood, print_plan, probation_of, refused, words,
+};
 use crate::args::live::{SetArgs, StatusArgs, SwitchArgs, UndoArgs};
 use crate::failure::Failure;
 use crate::output::{print_text, write_json};
@@ -68,7 +70,7 @@ pub fn switch(args: &SwitchArgs, context: Context) -> Result<(), Failure> {
         text += &format!("Before     {}\n", before.words());
     }
     let mut value = json!({"runs": held, "taken": taken, "before": before});
-    let mut trip = None;
+    let mut failed = None;
     if let Some(length) = length {
         if !context.quiet {
             eprint!("{text}");
@@ -78,12 +80,12 @@ pub fn switch(args: &SwitchArgs, context: Context) -> Result<(), Failure> {
         let Answer::Probed(probed) = answer else { return Err(unexpected(answer)) };
         text += &words::probed(&probed);
         value["probation"] = json!(probed);
-        trip = probed.trip;
+        failed = not_stood(&name, &probed);
     }
     if !write_json(args.json.as_deref(), &value)? {
         print_text(&text)?;
     }
-    trip.map_or(Ok(()), |trip| Err(Failure::AnswerIsNo(format!("{name} was taken out: {trip}"))))
+    failed.map_or(Ok(()), Err)
 }
 
 /// Sets knobs of the scheduler that runs.
@@ -117,8 +119,8 @@ pub fn stop(args: &UndoArgs, context: Context) -> Result<(), Failure> {
     }
     let mut holder = holder()?;
     let asked = holder.ask(&Request::Stop, STOP_MAX);
-    let (end, undone) = match asked {
-        Ok(Answer::Stopped { end, undone }) => (end, undone),
+    let (end, undone, stays) = match asked {
+        Ok(Answer::Stopped { end, undone, stays }) => (end, undone, stays),
         Ok(answer) => return Err(unexpected(answer)),
         Err(error) => {
             let owner = owner.as_ref().ok_or_else(|| failure(error))?;
@@ -126,11 +128,11 @@ pub fn stop(args: &UndoArgs, context: Context) -> Result<(), Failure> {
                 eprintln!("schedlab: {} does not answer: it is killed", owner.owner());
             }
             kill(owner)?;
-            (None, repair()?)
+            (None, repair()?, false)
         }
     };
-    // The holder ends its journal before it answers; its process is gone a moment later.
-    let _ = owner.is_none_or(|owner| owner.wait_end(GONE_MAX));
+    // The holder ends its journal before it answers; its process is gone a moment later, unless its command goes on.
+    let _ = stays || owner.is_none_or(|owner| owner.wait_end(GONE_MAX));
     let mut text = end.as_ref().map_or(String::new(), words::end) + &words::undone(&undone);
     text += "The kernel's own scheduler has all tasks.\n";
     if !write_json(args.json.as_deref(), &json!({"end": end, "undone": undone}))? {

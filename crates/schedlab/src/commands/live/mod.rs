@@ -22,7 +22,8 @@ use crate::inputs::schedulers;
 use crate::output::print_text;
 use anyhow::{Context as _, anyhow};
 use schedlab_host::live::canary::Guards;
-use schedlab_host::live::control::{Load, Probation};
+use schedlab_host::live::control::{Answer, Load, Probation, Probed};
+use schedlab_host::live::hold::End;
 use schedlab_host::live::journal::{self, DIRECTORY};
 use schedlab_host::live::status::KernelStatus;
 use schedlab_host::live::{self, Error, Scope};
@@ -94,21 +95,43 @@ fn knobs_of(scheduler: &str, sets: &[String]) -> Result<Vec<(String, i64)>, Fail
     sets.iter().map(one).collect()
 }
 
+/// Why a scheduler did not stand its canary time, if it did not.
+fn not_stood(name: &str, probed: &Probed) -> Option<Failure> {
+    let text = match (&probed.trip, &probed.cut) {
+        (Some(trip), _) => format!("{name} was taken out: {trip}"),
+        (None, Some(cut)) => format!("the canary time of {name} was cut short: {cut}"),
+        (None, None) => return None,
+    };
+    Some(Failure::AnswerIsNo(text))
+}
+
+/// What whoever asked to stop is answered after the release.
+fn stopped(end: Option<End>, undone: &Result<Vec<String>, Failure>, stays: bool) -> Answer {
+    match undone {
+        Ok(undone) => Answer::Stopped { end, undone: undone.clone(), stays },
+        Err(failure) => Answer::Refused { text: failure.to_string(), code: failure.code() },
+    }
+}
+
 /// Whether only tasks that ask for `SCHED_EXT` will be the scheduler's.
 fn is_partial(load: &Load) -> Result<bool, Failure> {
     Ok(load.scope == Scope::WhoAsks || live::takes_who_asks(&load.object).map_err(failure)?)
 }
 
+/// Bound of a stall if none is given: ten times what a busy machine's own scheduler lets tasks wait.
+const STALL: Duration = Duration::from_secs(2);
+
 fn guards_of(choice: &GuardChoice) -> Guards {
-    Guards { stall: duration(choice.stall), p99: choice.p99.map(duration) }
+    Guards { stall: choice.stall.map_or(STALL, duration), p99: choice.p99.map(duration) }
 }
 
 /// The probation that was asked for.
 fn probation_of(choice: &GuardChoice) -> Result<Option<Probation>, Failure> {
     let Some(length) = choice.canary else {
-        return match choice.p99 {
-            Some(_) => {
-                Err(Failure::BadInput(anyhow!("--p99 guards a time: say which with --canary SECONDS")))
+        let guard = choice.p99.map(|_| "--p99").or(choice.stall.map(|_| "--stall"));
+        return match guard {
+            Some(guard) => {
+                Err(Failure::BadInput(anyhow!("{guard} guards a time: say which with --canary SECONDS")))
             }
             None => Ok(None),
         };

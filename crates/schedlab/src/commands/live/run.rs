@@ -5,15 +5,17 @@
 
 use super::super::Context;
 use super::super::common::interrupt_flag;
-use super::{directory, failure, guards_of, is_partial, load_of, own_command, print_plan, trial, words};
+use super::{
+    directory, failure, guards_of, is_partial, load_of, own_command, print_plan, stopped, trial, words,
+};
 use crate::args::live::RunArgs;
 use crate::failure::Failure;
 use crate::output::write_json;
 use schedlab_host::live::Scope;
-use schedlab_host::live::canary::{self, Canary, Guards, Trip};
-use schedlab_host::live::command::Work;
+use schedlab_host::live::canary::{self, Canary, Trip};
+use schedlab_host::live::command::{self, Work};
 use schedlab_host::live::control::{Answer, Load, send};
-use schedlab_host::live::hold::{End, HOLDING, Holder, Wake, run_first};
+use schedlab_host::live::hold::{End, HOLDING, Holder, Wake};
 use schedlab_host::live::journal::Owner;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +26,7 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
     let scope = if args.only_command { Scope::WhoAsks } else { Scope::AsDeclared };
     let load = load_of(&args.scheduler, scope)?;
     let partial = is_partial(&load)?;
+    command::find(&args.command[0]).map_err(failure)?;
     if args.dry_run {
         return print_plan(&plan(args, &load, partial));
     }
@@ -49,21 +52,29 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
     let Answer::Runs { held, taken, .. } = holder.attach(load.clone()).map_err(failure)? else {
         unreachable!("attaching answers what runs")
     };
-    run_first();
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
     say(&words::runs(&held, &taken));
     let began = Instant::now();
-    let watched = watch(&mut holder, args, partial, &interrupted, &say);
-    let (end, undone) = holder.close();
-    let watched = watched?;
-    let undone = undone.map_err(|error| failure(error.into()))?;
-    let end = watched.end.clone().or(end);
+    let Watched { code, end, early, trip, interrupted, undone } =
+        watch(&mut holder, args, partial, &interrupted, &say)?;
+    let undone = undone?;
     say(&end.as_ref().map_or(String::new(), words::end));
     say(&words::undone(&undone));
     let value = serde_json::json!({"scheduler": load.name, "knobs": held.knobs, "partial": partial,
-        "taken": taken, "wall_s": began.elapsed().as_secs_f64(), "code": watched.code, "trip": watched.trip,
+        "taken": taken, "wall_s": began.elapsed().as_secs_f64(), "code": code, "trip": trip,
         "end": end, "undone": undone});
     write_json(args.json.as_deref(), &value)?;
-    verdict(&watched, &load, interrupted.load(Ordering::Relaxed))
+    if interrupted {
+        return Err(Failure::Interrupted);
+    }
+    match (trip, end.filter(|_| early)) {
+        (Some(trip), _) => Err(Failure::AnswerIsNo(format!("{} was taken out: {trip}", load.name))),
+        (None, Some(end)) => Err(Failure::AnswerIsNo(format!("{} did not last: {}", load.name, end.words()))),
+        (None, None) if code != 0 => Err(Failure::Command(code)),
+        (None, None) => Ok(()),
+    }
 }
 
 fn plan(args: &RunArgs, load: &Load, partial: bool) -> Vec<String> {
@@ -88,11 +99,13 @@ fn plan(args: &RunArgs, load: &Load, partial: bool) -> Vec<String> {
 /// How a command fared.
 struct Watched {
     code: i32,
-    /// The scheduler's end, if it ended before the command.
+    /// How the scheduler ended.
     end: Option<End>,
+    /// Whether the kernel ended it before the command had ended.
+    early: bool,
     trip: Option<Trip>,
     interrupted: bool,
-    stopped: bool,
+    undone: Result<Vec<String>, Failure>,
 }
 
 /// What is seen between two looks.
@@ -101,7 +114,8 @@ enum Seen {
     Tripped(Trip),
 }
 
-/// Runs the command under the scheduler that is attached, to its end.
+/// Runs the command under the scheduler that is attached, to its end. Scheduler, journal and lock are given up as soon as
+/// one of the two has ended, however long the command goes on.
 fn watch(
     holder: &mut Holder,
     args: &RunArgs,
@@ -112,85 +126,77 @@ fn watch(
     let canary = is_guarded(args).then(|| Canary::start(canary::policy(partial)));
     let guards = guards_of(&args.guards);
     let length = args.guards.canary.map(|length| Duration::from_nanos(length.0));
-    let mut work = Work::start(&args.command, partial, holder.journal()).map_err(failure)?;
-    let mut watched = Watched { code: 0, end: None, trip: None, interrupted: false, stopped: false };
+    let mut work = holder.start(&args.command, partial).map_err(failure)?;
     holder.phase(HOLDING);
     let began = Instant::now();
     let wake = holder.serve(work.descriptor(), || {
         let is_on = length.is_none_or(|length| began.elapsed() < length);
-        let trip = canary.as_ref().filter(|_| is_on).and_then(|canary| guard(canary, &guards));
+        let trip = canary.as_ref().filter(|_| is_on).and_then(|canary| canary.check(&guards, false));
         trip.map(Seen::Tripped).or_else(|| work.ended().map(Seen::Ended))
     });
+    drop(canary);
+    let (end, undone) = holder.release();
+    let undone = undone.map_err(|error| failure(error.into()));
+    let mut watched = Watched { code: 0, end, early: false, trip: None, interrupted: false, undone };
     match wake {
-        Wake::Done(Seen::Ended(code)) => watched.code = code,
+        Wake::Done(Seen::Ended(code)) => {
+            watched.code = code;
+            watched.interrupted = interrupted.load(Ordering::Relaxed);
+            return Ok(watched);
+        }
         Wake::Done(Seen::Tripped(trip)) => {
             say(&format!("Guard      {} tripped: {}; the command goes on\n", trip.guard, trip.measured));
             watched.trip = Some(trip);
-            holder.detach();
-            watched.code = outlive(&mut work, interrupted, &mut watched.interrupted);
         }
         Wake::Ended(end) => {
             say(&format!("Ended      {}; the command goes on\n", end.words()));
-            watched.end = Some(end);
-            watched.code = outlive(&mut work, interrupted, &mut watched.interrupted);
+            (watched.end, watched.early) = (Some(end), true);
         }
         Wake::Stop(mut stream) => {
-            let end = holder.detach();
-            let undone = holder.journal().undo().map_err(|error| failure(error.into()))?;
             // Whoever asked may be gone.
-            let _ = send(&mut stream, &Answer::Stopped { end: end.clone(), undone }, &[]);
+            let _ = send(&mut stream, &stopped(watched.end.clone(), &watched.undone, true), &[]);
             say("Stopped    by `schedlab stop`; the command goes on under the kernel's own scheduler\n");
-            (watched.stopped, watched.end) = (true, end);
-            watched.code = outlive(&mut work, interrupted, &mut watched.interrupted);
         }
-        Wake::Interrupted => watched.code = outlive(&mut work, interrupted, &mut watched.interrupted),
+        Wake::Interrupted => {}
     }
+    (watched.code, watched.interrupted) = outlive(&mut work, interrupted, say);
     Ok(watched)
 }
 
 /// Guards are on if somebody asked for them.
 fn is_guarded(args: &RunArgs) -> bool {
-    args.guards.canary.is_some() || args.guards.p99.is_some()
-}
-
-fn guard(canary: &Canary, guards: &Guards) -> Option<Trip> {
-    canary.check(guards, false)
+    args.guards.canary.is_some() || args.guards.p99.is_some() || args.guards.stall.is_some()
 }
 
 /// A command that Ctrl-C reached too may end in its own way; one that only we were told of is told after this long.
 const GRACE: Duration = Duration::from_millis(500);
+/// One that has not ended by then is spoken of. It is not killed: nothing of ours depends on it any more.
+const SPEAK_AFTER: Duration = Duration::from_secs(5);
 
-/// Waits for the command to end by itself or, once a signal has come, by that signal.
-fn outlive(work: &mut Work, interrupted: &Arc<AtomicBool>, was_interrupted: &mut bool) -> i32 {
+/// Waits for the command to end by itself or, once a signal has come, by that signal. Its exit code, and whether a signal
+/// came.
+fn outlive(work: &mut Work, interrupted: &Arc<AtomicBool>, say: &dyn Fn(&str)) -> (i32, bool) {
     let mut since: Option<Instant> = None;
-    let mut told = false;
+    let (mut told, mut spoken) = (false, false);
     loop {
         if let Some(code) = work.ended() {
-            return code;
+            return (code, interrupted.load(Ordering::Relaxed));
         }
         if interrupted.load(Ordering::Relaxed) {
-            *was_interrupted = true;
-            if !told && since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            if !told && waited >= GRACE {
                 told = true;
                 work.terminate();
             }
+            if !spoken && waited >= SPEAK_AFTER {
+                spoken = true;
+                let pid = work.pid();
+                say(&format!(
+                    "Waiting    for the command (process {pid}), which does not end when asked to; the scheduler is out, \
+                     and Ctrl-C again leaves the command alone\n"
+                ));
+            }
         }
         std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn verdict(watched: &Watched, load: &Load, interrupted: bool) -> Result<(), Failure> {
-    if watched.interrupted || interrupted {
-        return Err(Failure::Interrupted);
-    }
-    if let Some(trip) = &watched.trip {
-        return Err(Failure::AnswerIsNo(format!("{} was taken out: {trip}", load.name)));
-    }
-    match &watched.end {
-        Some(end) if !watched.stopped => {
-            Err(Failure::AnswerIsNo(format!("{} did not last: {}", load.name, end.words())))
-        }
-        _ if watched.code != 0 => Err(Failure::Command(watched.code)),
-        _ => Ok(()),
     }
 }

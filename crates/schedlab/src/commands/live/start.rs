@@ -7,17 +7,18 @@ use super::super::Context;
 use super::super::common::interrupt_flag;
 use super::trial::{self, Plan, Tried};
 use super::{
-    directory, failure, guards_of, is_partial, load_of, own_command, own_program, print_plan, probation_of,
-    refused, words,
+    directory, failure, guards_of, is_partial, load_of, not_stood, own_command, own_program, print_plan,
+    probation_of, refused, stopped, words,
 };
 use crate::args::live::{HoldArgs, StartArgs};
 use crate::failure::Failure;
 use crate::output::{print_text, write_json};
 use anyhow::{Context as _, anyhow};
 use schedlab_host::live::canary::Guards;
-use schedlab_host::live::control::{self, Answer, Connection, Load, Probation, Request};
-use schedlab_host::live::hold::{End, HOLDING, Holder, Wake, run_first};
+use schedlab_host::live::control::{self, Answer, Connection, Load, Probation};
+use schedlab_host::live::hold::{End, HOLDING, Holder, Wake};
 use schedlab_host::live::journal::Owner;
+use schedlab_host::live::tasks::started;
 use schedlab_host::live::{Error, Scope};
 use schedlab_host::vm::initramfs::find_program;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,11 @@ use std::time::{Duration, Instant};
 const UNIT: &str = "schedlab-scheduler";
 /// A holder that has not said a word by then is not there.
 const FIRST_WORD_MAX: Duration = Duration::from_secs(60);
+/// A scheduler that asks to be loaded again is, so often within that time: more is no accident of a CPU that comes or goes.
+const RESTARTS_MAX: usize = 5;
+const RESTARTS_WITHIN: Duration = Duration::from_secs(60);
+/// A holder that is asked to end takes its scheduler out first.
+const END_MAX: Duration = Duration::from_secs(40);
 /// An answer that has begun to come is there soon.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How the last scheduler ended, for whoever asks later.
@@ -69,7 +75,8 @@ pub struct Last {
 /// Starts it.
 pub fn start(args: &StartArgs, context: Context) -> Result<(), Failure> {
     let load = load_of(&args.scheduler, Scope::AsDeclared)?;
-    let probation = probation_of(&args.guards)?;
+    // A trial has guards of its own, for its rounds.
+    let probation = if args.trial { None } else { probation_of(&args.guards)? };
     let partial = is_partial(&load)?;
     if args.dry_run {
         return print_plan(&plan(args, &load, partial, probation.as_ref()));
@@ -88,14 +95,14 @@ pub fn start(args: &StartArgs, context: Context) -> Result<(), Failure> {
     let job = Job { owner_command: own_command(), user, load: load.clone(), probation, trial };
     let interrupted = interrupt_flag();
     let place = Place::make(&job)?;
-    let (mut connection, _child) = place.launch(context)?;
+    let mut launched = place.launch(&interrupted, context)?;
     if partial && !context.quiet {
         eprintln!(
             "schedlab: {} takes only tasks that ask for SCHED_EXT; nobody does by itself: `schedlab run` has a command do so",
             load.name
         );
     }
-    follow(&mut connection, args, &load, &interrupted, context)
+    follow(&mut launched, args, &load, &interrupted, context)
 }
 
 fn plan(args: &StartArgs, load: &Load, partial: bool, probation: Option<&Probation>) -> Vec<String> {
@@ -126,7 +133,7 @@ fn plan(args: &StartArgs, load: &Load, partial: bool, probation: Option<&Probati
 
 /// Passes on what the holder says, until it runs for good or has ended.
 fn follow(
-    connection: &mut Connection,
+    launched: &mut Launched,
     args: &StartArgs,
     load: &Load,
     interrupted: &AtomicBool,
@@ -137,15 +144,13 @@ fn follow(
     let mut answer = None;
     loop {
         if interrupted.load(Ordering::Relaxed) {
-            if let Some(mut other) = Connection::open(directory()).map_err(failure)? {
-                drop(other.ask(&Request::Stop, ANSWER_MAX));
-            }
+            launched.holder.end();
             return Err(Failure::Interrupted);
         }
-        if !connection.is_ready(Duration::from_millis(100)) {
+        if !launched.connection.is_ready(Duration::from_millis(100)) {
             continue;
         }
-        match connection.answer(ANSWER_MAX).map_err(failure)? {
+        match launched.connection.answer(ANSWER_MAX).map_err(failure)? {
             Answer::Runs { held, taken, .. } => {
                 text += &words::runs(&held, &taken);
                 told.insert("runs".to_owned(), serde_json::json!({"held": held, "taken": taken}));
@@ -156,9 +161,7 @@ fn follow(
             Answer::Probed(probed) => {
                 text += &words::probed(&probed);
                 told.insert("probation".to_owned(), serde_json::json!(probed));
-                if let Some(trip) = probed.trip {
-                    answer = Some(Failure::AnswerIsNo(format!("{} was taken out: {trip}", load.name)));
-                }
+                answer = not_stood(&load.name, &probed);
                 break;
             }
             Answer::Round(round) if !context.quiet => eprint!("{}", trial::line(&round)),
@@ -207,9 +210,8 @@ impl Place {
     }
 
     /// Starts the holder and waits for its first word.
-    fn launch(&self, context: Context) -> Result<(Connection, Option<Child>), Failure> {
+    fn launch(&self, interrupted: &AtomicBool, context: Context) -> Result<Launched, Failure> {
         let own = own_program()?;
-        let mut child = None;
         let by_unit = has_systemd() && {
             let output = Command::new("systemd-run").args(unit_arguments(&own, &self.path)).output();
             match output {
@@ -226,20 +228,25 @@ impl Place {
                 Err(_) => false,
             }
         };
-        if !by_unit {
-            child = Some(detached(&own, &self.path)?);
-        }
+        let mut holder = Process(match by_unit {
+            true => None,
+            false => Some(detached(&own, &self.path)?),
+        });
         let end = Instant::now() + FIRST_WORD_MAX;
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(false).context("the holder's socket").map_err(Failure::Machine)?;
-                    return Ok((Connection::from(stream), child));
+                    return Ok(Launched { connection: Connection::from(stream), holder });
+                }
+                Err(_) if interrupted.load(Ordering::Relaxed) => {
+                    holder.end();
+                    return Err(Failure::Interrupted);
                 }
                 Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
                 Err(_) => break,
             }
-            if let Some(Ok(Some(status))) = child.as_mut().map(Child::try_wait) {
+            if let Some(Ok(Some(status))) = holder.0.as_mut().map(Child::try_wait) {
                 return Err(Failure::Machine(anyhow!("the holder ended before it said a word ({status})")));
             }
         }
@@ -250,12 +257,34 @@ impl Place {
     }
 }
 
+/// A holder that was started, and what it says.
+struct Launched {
+    connection: Connection,
+    holder: Process,
+}
+
+/// A holder's process; `None` if it is the transient unit's.
+struct Process(Option<Child>);
+
+impl Process {
+    /// Has it end, with its scheduler out and all undone.
+    fn end(&mut self) {
+        match &mut self.0 {
+            None => drop(Command::new("systemctl").args(["stop", UNIT]).status()),
+            Some(child) => {
+                // One that does not end when asked is killed; the next command undoes what it left.
+                schedlab_host::live::command::end(child, END_MAX);
+            }
+        }
+    }
+}
+
 /// Removes the directories of starters that were killed, and one of this process's number.
 fn remove_stale() {
     for entry in fs::read_dir(directory()).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix("start-")?.parse::<u32>().ok());
-        let is_stale = |pid: u32| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists();
+        let is_stale = |pid: u32| pid == std::process::id() || started(pid as i32).is_none();
         if pid.is_some_and(is_stale) {
             drop(fs::remove_dir_all(entry.path()));
         }
@@ -274,18 +303,30 @@ fn has_systemd() -> bool {
 
 /// Of `systemd-run`: a unit that undoes what is left when its process is gone, however it went.
 fn unit_arguments(own: &Path, place: &Path) -> Vec<String> {
-    let own = own.display();
+    let own = own.display().to_string();
     vec![
         format!("--unit={UNIT}"),
         "--collect".to_owned(),
         "--quiet".to_owned(),
         "--description=A sched_ext scheduler held by schedlab".to_owned(),
-        format!("--property=ExecStopPost={own} restore"),
+        format!("--property=ExecStopPost=@{} schedlab restore", escaped(&own)),
         "--".to_owned(),
-        own.to_string(),
+        own,
         "hold".to_owned(),
         place.display().to_string(),
     ]
+}
+
+/// A path as one word of a command line of systemd's: whatever could mean something there by its number. The path before
+/// the name (`@`) has no variables put in.
+fn escaped(path: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' | b'+' => {
+            char::from(byte).to_string()
+        }
+        byte => format!("\\x{byte:02x}"),
+    };
+    path.bytes().map(one).collect()
 }
 
 /// A process in a session of its own, which no terminal's end reaches.
@@ -329,21 +370,48 @@ pub fn hold(args: &HoldArgs) -> Result<(), Failure> {
         }
     }
     holder.phase(HOLDING);
-    run_first();
+    let mut restarts = Restarts::default();
     loop {
         match holder.serve::<()>(None, || None) {
             Wake::Done(()) => unreachable!("nothing is waited for"),
             Wake::Interrupted => return finish(holder, None, None),
             Wake::Stop(stream) => return finish(holder, Some(stream), None),
-            Wake::Ended(end) => {
+            Wake::Ended(mut end) => {
                 let load = holder.ended_last().unwrap_or_default();
                 let name = load.name.clone();
                 let again = end.exit.as_ref().is_some_and(schedlab_host::live::Exit::asks_for_restart);
-                if !again || holder.attach(load).is_err() {
+                if !again {
+                    return finish(holder, None, Some((name, end)));
+                }
+                if !restarts.one_more(Instant::now()) {
+                    let seconds = RESTARTS_WITHIN.as_secs();
+                    end.note = Some(format!(
+                        "it was loaded again {RESTARTS_MAX} times within {seconds} s, and not once more"
+                    ));
+                    return finish(holder, None, Some((name, end)));
+                }
+                if let Err(error) = holder.attach(load) {
+                    end.note = Some(format!("it could not be loaded again: {error}"));
                     return finish(holder, None, Some((name, end)));
                 }
             }
         }
+    }
+}
+
+/// When a scheduler was loaded again because it asked.
+#[derive(Default)]
+struct Restarts(Vec<Instant>);
+
+impl Restarts {
+    /// Whether it may be once more.
+    fn one_more(&mut self, now: Instant) -> bool {
+        self.0.retain(|before| now.duration_since(*before) < RESTARTS_WITHIN);
+        let allowed = self.0.len() < RESTARTS_MAX;
+        if allowed {
+            self.0.push(now);
+        }
+        allowed
     }
 }
 
@@ -362,13 +430,14 @@ fn begin(holder: &mut Holder, job: &Job, tell: &mut dyn FnMut(&Answer)) -> Resul
     }
     tell(&holder.attach(job.load.clone()).map_err(failure)?);
     let Some(probation) = &job.probation else { return Ok(true) };
-    run_first();
     let (probed, cut) = holder.probe(probation, None);
     let runs = probed.trip.is_none() && cut.is_none();
     tell(&Answer::Probed(probed));
     if let Some(Wake::Stop(mut stream)) = cut {
-        let end = holder.detach();
-        drop(control::send(&mut stream, &Answer::Stopped { end, undone: Vec::new() }, &[]));
+        let (end, undone) = holder.release();
+        let undone = undone.map_err(|error| failure(error.into()));
+        drop(control::send(&mut stream, &stopped(end, &undone, false), &[]));
+        undone?;
     }
     Ok(runs)
 }
@@ -378,11 +447,7 @@ fn finish(holder: Holder, asked: Option<UnixStream>, ended: Option<(String, End)
     let (end, undone) = holder.close();
     let undone = undone.map_err(|error| failure(error.into()));
     if let Some(mut stream) = asked {
-        let answer = match &undone {
-            Ok(undone) => Answer::Stopped { end, undone: undone.clone() },
-            Err(failure) => Answer::Refused { text: failure.to_string(), code: failure.code() },
-        };
-        drop(control::send(&mut stream, &answer, &[]));
+        drop(control::send(&mut stream, &stopped(end, &undone, false), &[]));
     }
     undone?;
     let Some((scheduler, end)) = ended else { return Ok(()) };
@@ -405,8 +470,22 @@ mod tests {
     #[test]
     fn the_unit_restores_whatever_ends_it() {
         let words = unit_arguments(Path::new("/usr/bin/schedlab"), Path::new("/run/schedlab/start-7"));
-        assert!(words.contains(&"--property=ExecStopPost=/usr/bin/schedlab restore".to_owned()));
+        assert!(words.contains(&"--property=ExecStopPost=@/usr/bin/schedlab schedlab restore".to_owned()));
         let command = words.iter().skip_while(|word| *word != "--").skip(1);
         assert_eq!(command.collect::<Vec<_>>(), ["/usr/bin/schedlab", "hold", "/run/schedlab/start-7"]);
+        // Spaces divide words, `%` and `$` have something put in, quotes and backslashes vanish.
+        let words = unit_arguments(Path::new("/opt/50 % $x\"'\\/schedlab"), Path::new("/run"));
+        let escaped =
+            r"--property=ExecStopPost=@/opt/50\x20\x25\x20\x24x\x22\x27\x5c/schedlab schedlab restore";
+        assert!(words.iter().any(|word| word == escaped), "{words:?}");
+    }
+
+    #[test]
+    fn a_scheduler_that_asks_for_ever_is_not_loaded_for_ever() {
+        let mut restarts = Restarts::default();
+        let now = Instant::now();
+        assert!((0..RESTARTS_MAX).all(|_| restarts.one_more(now)));
+        assert!(!restarts.one_more(now + RESTARTS_WITHIN / 2));
+        assert!(restarts.one_more(now + RESTARTS_WITHIN), "the old ones are forgotten");
     }
 }

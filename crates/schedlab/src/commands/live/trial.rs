@@ -4,19 +4,20 @@
 //! Neighbouring rounds are a pair, so what drifts slowly hits both alike; a ratio's interval comes from the pairs by the
 //! statistics of [`schedlab_report::compare::stats`]. Nothing is kept that was not found better.
 
-use super::{failure, guards_of, words};
+use super::{failure, guards_of, stopped, words};
 use crate::args::live::RunArgs;
 use crate::commands::common::text_options;
 use crate::failure::Failure;
 use crate::output::{print_text, write_json};
 use schedlab_host::live::canary::{self, Canary, Guards, Trip};
 use schedlab_host::live::command::Work;
-use schedlab_host::live::control::{Answer, Load, Round, send};
-use schedlab_host::live::hold::{Holder, Wake, run_first};
+use schedlab_host::live::control::{Load, Round, send};
+use schedlab_host::live::hold::{Holder, Wake};
 use schedlab_report::compare::stats::{self, LogInterval};
 use schedlab_report::text::Table;
 use schedlab_report::units;
 use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant};
 const ALPHA: f64 = 0.05;
 /// A smaller change is none that matters, as in `compare`.
 const EFFECT_MIN: f64 = 0.01;
+/// A command that was asked to end and has not by then is killed.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Delays differ by less than this without any reason.
 const FLOOR_NS: f64 = 5_000.0;
 
@@ -64,7 +67,8 @@ pub fn run(
     plan: &Plan,
     mut tell: impl FnMut(Round),
 ) -> Result<Tried, Failure> {
-    run_first();
+    // In every round, so that both arms have the same.
+    holder.run_first();
     let mut tried = Tried { rounds: Vec::new(), trip: None };
     for number in 0..plan.rounds * 2 {
         let on_trial = matches!(number % 4, 1 | 2);
@@ -94,7 +98,7 @@ fn round(holder: &mut Holder, plan: &Plan, on_trial: bool) -> Result<Result<Roun
     let canary = Canary::start(canary::policy(plan.partial));
     let mut work = match plan.command.is_empty() {
         true => None,
-        false => Some(Work::start(&plan.command, plan.partial, holder.journal()).map_err(failure)?),
+        false => Some(holder.start(&plan.command, plan.partial).map_err(failure)?),
     };
     let began = Instant::now();
     let descriptor: Option<RawFd> = work.as_ref().and_then(Work::descriptor);
@@ -107,42 +111,53 @@ fn round(holder: &mut Holder, plan: &Plan, on_trial: bool) -> Result<Result<Roun
         trip.map(Err).or(code.map(Ok))
     });
     let wall_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let end_work = |work: &mut Option<Work>| {
-        if let Some(work) = work {
-            work.terminate();
-            work.wait();
-        }
-    };
-    match wake {
+    let cut = match wake {
         Wake::Done(Ok(code)) => {
             let wall_ns = work.is_some().then_some(wall_ns);
             if let Some(code) = code.filter(|code| *code != 0) {
                 return Err(Failure::Command(code));
             }
-            Ok(Ok(Round { on_trial, wall_ns, code, delays: canary.delays() }))
+            return Ok(Ok(Round { on_trial, wall_ns, code, delays: canary.delays() }));
         }
-        Wake::Done(Err(trip)) => {
-            holder.detach();
-            end_work(&mut work);
-            Ok(Err(trip))
-        }
-        Wake::Ended(end) => {
-            end_work(&mut work);
-            Ok(Err(Trip { guard: "kernel".to_owned(), measured: end.words() }))
-        }
-        Wake::Stop(mut stream) => {
-            let end = holder.detach();
-            end_work(&mut work);
-            // Whoever asked may be gone.
-            let _ = send(&mut stream, &Answer::Stopped { end, undone: Vec::new() }, &[]);
+        Wake::Done(Err(trip)) => Cut::Tripped(trip),
+        Wake::Ended(end) => Cut::Tripped(Trip { guard: "kernel".to_owned(), measured: end.words() }),
+        Wake::Stop(stream) => Cut::Asked(Some(stream)),
+        Wake::Interrupted => Cut::Asked(None),
+    };
+    drop(canary);
+    cut_short(holder, work, cut).map(Err)
+}
+
+/// What ended a round early.
+enum Cut {
+    Tripped(Trip),
+    /// A signal, or whoever asked to stop and wants an answer.
+    Asked(Option<UnixStream>),
+}
+
+/// Ends a round that is not to go on, and the trial with it. Others may change the machine again at once, however long the
+/// command takes to end.
+fn cut_short(holder: &mut Holder, work: Option<Work>, cut: Cut) -> Result<Trip, Failure> {
+    let (end, undone) = holder.release();
+    let undone = undone.map_err(|error| failure(error.into()));
+    let ended = match cut {
+        Cut::Tripped(trip) => Ok(trip),
+        Cut::Asked(stream) => {
+            if let Some(mut stream) = stream {
+                // Whoever asked may be gone.
+                let _ = send(&mut stream, &stopped(end, &undone, work.is_some()), &[]);
+            }
             Err(Failure::Interrupted)
         }
-        Wake::Interrupted => {
-            holder.detach();
-            end_work(&mut work);
-            Err(Failure::Interrupted)
-        }
+    };
+    if work.is_some_and(|mut work| work.end(END_PATIENCE)) {
+        let seconds = END_PATIENCE.as_secs();
+        eprintln!(
+            "schedlab: the command did not end within {seconds} s when asked to (SIGTERM): it was killed"
+        );
     }
+    undone?;
+    ended
 }
 
 /// A round in a line.

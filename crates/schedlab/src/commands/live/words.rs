@@ -46,6 +46,10 @@ pub fn probed(probed: &Probed) -> String {
         let now = probed.now.as_deref().unwrap_or("the kernel's own scheduler");
         text += &format!("Rolled back to {now}\n");
     }
+    if let Some(cut) = &probed.cut {
+        let seconds = probed.length_ms as f64 / 1_000.0;
+        text += &format!("Cut short  after {seconds:.1} s: {cut}\n");
+    }
     text
 }
 
