@@ -4,6 +4,7 @@
 //! and output, clocks, policies. Start at [`event`] for what a kernel does, [`workload`] for what tasks
 //! do, [`lever`] and [`outcome`] for what a comparison tries and gets.
 
+pub mod calibration;
 pub mod cpu_set;
 pub mod event;
 pub mod ids;

@@ -3,6 +3,7 @@
 //! Every cost says where it comes from; `schedlab machine` writes such a file. The `Machine` that a
 //! control loop drives is in [`crate::outcome`].
 
+use crate::calibration::Calibration;
 use crate::time::Nanos;
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -299,6 +300,9 @@ pub struct MachineDescription {
     /// What things cost.
     #[serde(default)]
     pub costs: Costs,
+    /// How that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
 }
 
 fn hz_default() -> u32 {
@@ -364,6 +368,7 @@ impl MachineDescription {
             idle_states: Vec::new(),
             topology,
             costs: Costs::default(),
+            calibration: None,
         }
     }
 }

@@ -438,14 +438,15 @@ pub struct ShowArgs {
   schedlab machine                    describe this machine on standard output
   schedlab machine -o mine.toml       and keep it for --machine mine.toml
   sudo schedlab machine --calibrate -o mine.toml
-                                      with what things cost on it, measured in about 10 s
+                                      with what things cost on it, measured in about 12 s
   schedlab machine two-socket         print a machine of the library
   schedlab machine build.slrec        the machine of a recording, with the costs that it shows")]
 pub struct MachineArgs {
     /// A machine of the library, or a recording's, instead of this one
     #[arg(value_name = "NAME|RECORDING")]
     pub name: Option<String>,
-    /// Measure what switches, wake-ups, interrupts, timers and moves cost here; needs root and a machine at rest
+    /// Measure what switches, wake-ups, interrupts, timers and moves cost here; needs root. Rounds beside others at work do
+    /// not count
     #[arg(long, conflicts_with_all = ["name", "root"])]
     pub calibrate: bool,
     /// File to write

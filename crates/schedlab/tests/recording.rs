@@ -94,6 +94,8 @@ fn measured_costs_are_kept_in_a_machine_file_and_in_recordings() {
     let directory = scratch("calibrate");
     let said = run_in(&directory, &["machine", "--calibrate", "-o", "mine.toml"]).done().out;
     assert!(said.contains("wakeup") && said.contains("context_switch"), "{said}");
+    assert!(said.contains("whole latencies") && said.contains("rounds count"), "{said}");
+    assert!(said.contains("not measured: ") && said.contains("balance_per_cpu"), "{said}");
     let machine = std::fs::read_to_string(directory.join("mine.toml")).expect("the machine file");
     let measured = machine.matches("origin = \"measured\"").count();
     assert!(measured >= 4 && machine.contains("quantiles = ["), "{machine}");

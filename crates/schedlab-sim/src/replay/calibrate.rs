@@ -25,28 +25,41 @@ const PHASE_BIN_NS: u64 = 20_000;
 pub fn calibrated(recording: &Recording) -> MachineDescription {
     let mut machine = recording.machine.clone();
     costs_shown([recording], &mut machine.costs);
-    if let Some(cost) = super::readers::context_switch(recording)
-        && cost.value > machine.costs.context_switch.value
-    {
-        machine.costs.context_switch = cost;
+    let context_switch = &mut machine.costs.context_switch;
+    if let Some(waits) = super::readers::waits_shown([recording]) {
+        let value = Nanos(waits[waits.len() / 2]);
+        if value > context_switch.value {
+            // No scatter: it stays in the bursts, of which the replay takes just this.
+            *context_switch = Cost { value, spread_percent: 0, quantiles: None, origin: Origin::Measured };
+        }
     }
     machine
 }
 
 /// Costs that several recordings of one machine show together, for those not measured before.
 pub fn costs_shown<'a>(recordings: impl IntoIterator<Item = &'a Recording>, costs: &mut Costs) {
-    let mut reader = Reader { cpus: Vec::new(), open: BTreeMap::new(), seen: Seen::default() };
-    for recording in recordings {
-        (reader.cpus, reader.open) = Default::default();
-        recording.events.iter().for_each(|event| reader.event(event));
-    }
-    reader.seen.fill(costs);
+    Reader::read_all(recordings).fill(costs);
+}
+
+/// Whole latencies that several recordings of one machine show together, in ns, by name.
+pub fn latencies_shown<'a>(
+    recordings: impl IntoIterator<Item = &'a Recording>,
+) -> [(&'static str, Vec<u64>); 6] {
+    let seen = Reader::read_all(recordings);
+    [
+        ("wake_same_cpu", seen.wakeup),
+        ("wake_other_busy_cpu", seen.remote_busy),
+        ("wake_other_idle_cpu", seen.remote_idle),
+        ("wake_by_interrupt_idle", seen.irq_idle),
+        ("wake_by_interrupt_busy", seen.irq_busy),
+        ("timer_late", seen.late),
+    ]
 }
 
 /// When ticks come, as remainder of the tick's length; zero if the recording does not show it.
 pub(super) fn tick_phase(recording: &Recording) -> Nanos {
     let tick = 1_000_000_000 / u64::from(recording.machine.hz.max(1));
-    let mut times: Vec<u64> = Reader::read(recording).ticks.iter().map(|time| time % tick).collect();
+    let mut times: Vec<u64> = Reader::read_all([recording]).ticks.iter().map(|time| time % tick).collect();
     times.sort_unstable();
     let window = |from: u64| times.partition_point(|at| *at < from);
     let counted = times.iter().map(|&at| (window(at + PHASE_BIN_NS) - window(at), at));
@@ -109,9 +122,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn read(recording: &Recording) -> Seen {
+    fn read_all<'a>(recordings: impl IntoIterator<Item = &'a Recording>) -> Seen {
         let mut reader = Reader { cpus: Vec::new(), open: BTreeMap::new(), seen: Seen::default() };
-        recording.events.iter().for_each(|event| reader.event(event));
+        for recording in recordings {
+            (reader.cpus, reader.open) = Default::default();
+            recording.events.iter().for_each(|event| reader.event(event));
+        }
         reader.seen
     }
 

@@ -30,7 +30,8 @@ use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
 use std::collections::BTreeMap;
 
-pub use calibrate::{calibrated, costs_shown, measured_cost};
+pub use calibrate::{calibrated, costs_shown, latencies_shown, measured_cost};
+pub use readers::waits_shown;
 pub use window::{blocks, cut};
 
 /// How a recording is turned into a workload.

@@ -1,19 +1,18 @@
-//! What a switch costs under the recorded load, by its readers: a burst in which one message is read costs a wait and
+//! What a wait costs under the recorded load, by its readers: a burst in which one message is read costs a wait and
 //! a message, one in which several are read costs a wait and several messages.
 //!
-//! A machine's calibration switches between two tasks that find everything warm. Tasks of forty processes do not. The
-//! difference matters where a replay's readers wait for single messages that the recorded ones found in a row.
+//! A machine's calibration has a warm writer and reader. Tasks of forty processes are colder. The difference
+//! matters where a replay's readers wait for single messages that the recorded ones found in a row.
 //! Not here: costs that single events show ([`super::calibrate`]).
 
 use super::calibrate::SAMPLES_MIN;
 use schedlab_model::event::{EventKind, Operation, PrevState};
-use schedlab_model::machine::{Cost, Origin};
 use schedlab_model::recording::Recording;
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 use std::collections::BTreeMap;
 
-/// More than this at each wait is work that the readers do once for all that they find, not the switch.
-const SWITCH_MAX: Nanos = Nanos::from_micros(10);
+/// More than this at each wait is work that the readers do once for all that they find, not the wait.
+const WAIT_MAX: Nanos = Nanos::from_micros(10);
 
 /// The burst of the task on a CPU.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,11 +45,15 @@ struct Bursts {
     several: Vec<(u64, u64)>,
 }
 
-/// The cost of a switch to a reader that waited; `None` if the recording does not show it.
-pub(super) fn context_switch(recording: &Recording) -> Option<Cost> {
+/// What a reader's waits cost, in ns, one sample for each in which a single message was read; `None` if the recordings do
+/// not show it.
+pub fn waits_shown<'a>(recordings: impl IntoIterator<Item = &'a Recording>) -> Option<Vec<u64>> {
     let mut reader = Reader::default();
-    for event in &recording.events {
-        reader.event(event.time, event.cpu, &event.kind);
+    for recording in recordings {
+        (reader.bursts, reader.slept) = Default::default();
+        for event in &recording.events {
+            reader.event(event.time, event.cpu, &event.kind);
+        }
     }
     let usual = |(channel, mut sizes): (ChannelId, Vec<u64>)| (channel, median(&mut sizes));
     let usual: BTreeMap<ChannelId, u64> = reader.sizes.into_iter().map(usual).collect();
@@ -63,14 +66,12 @@ pub(super) fn context_switch(recording: &Recording) -> Option<Cost> {
             count => bursts.several.push((count, ns)),
         }
     }
-    let (_, ns) = by_size.into_values().filter_map(wait).max()?;
-    // No scatter: it stays in the bursts, of which the replay takes just this.
-    let cost = Cost { value: Nanos(ns), spread_percent: 0, quantiles: None, origin: Origin::Measured };
-    (cost.value <= SWITCH_MAX).then_some(cost)
+    let (_, waits) = by_size.into_values().filter_map(waits).max_by_key(|(samples, _)| *samples)?;
+    (waits[waits.len() / 2] <= WAIT_MAX.0).then_some(waits)
 }
 
-/// A burst of one message less what another message costs, by those of several; after the number of samples.
-fn wait(mut bursts: Bursts) -> Option<(usize, u64)> {
+/// Bursts of one message less what another message costs, by those of several, sorted; after the number of samples.
+fn waits(mut bursts: Bursts) -> Option<(usize, Vec<u64>)> {
     let (singles, several) = (bursts.single.len(), bursts.several.len());
     if singles < SAMPLES_MIN || several < SAMPLES_MIN {
         return None;
@@ -78,7 +79,8 @@ fn wait(mut bursts: Bursts) -> Option<(usize, u64)> {
     let single = median(&mut bursts.single);
     let further = |(count, ns): &(u64, u64)| ns.saturating_sub(single) / (count - 1);
     let mut each: Vec<u64> = bursts.several.iter().map(further).collect();
-    Some((singles + several, single.saturating_sub(median(&mut each))))
+    let each = median(&mut each);
+    Some((singles + several, bursts.single.iter().map(|burst| burst.saturating_sub(each)).collect()))
 }
 
 /// The middle one of at least one.
@@ -175,10 +177,11 @@ mod tests {
 
     #[test]
     fn what_a_wait_costs_is_what_does_not_grow_with_the_messages() {
-        let cost = context_switch(&recording(3_000, 100)).expect("100 bursts show it");
-        assert_eq!(cost.value, Nanos(3_000));
-        assert_eq!(context_switch(&recording(3_000, 20)), None, "too few");
-        assert_eq!(context_switch(&recording(300_000, 100)), None, "that is work");
+        let shown = |wait, rounds| waits_shown([&recording(wait, rounds)]);
+        // Of the first nobody knows whether it slept before.
+        assert_eq!(shown(3_000, 100), Some(vec![3_000; 49]));
+        assert_eq!(shown(3_000, 20), None, "too few");
+        assert_eq!(shown(300_000, 100), None, "that is work");
     }
 
     #[test]

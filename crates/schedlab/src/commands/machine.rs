@@ -39,7 +39,7 @@ pub fn run(args: &MachineArgs, context: Context) -> Result<(), Failure> {
         Some(path) => {
             write_file(path, text.as_bytes())?;
             let (cpus, path) = (machine.topology.cpu_count(), path.display());
-            let costs = if args.calibrate { calibrate::table(&machine.costs) } else { String::new() };
+            let costs = if args.calibrate { calibrate::table(&machine) } else { String::new() };
             print_text(&format!("{path}: {cpus} CPUs, kernel {}, HZ {}\n{costs}", machine.kernel, machine.hz))
         }
     }

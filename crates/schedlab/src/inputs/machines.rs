@@ -39,7 +39,8 @@ pub fn with_costs_of(machine: MachineDescription, file: &str) -> Result<MachineD
             machine.kernel
         ));
     }
-    Ok(MachineDescription { costs: measured.costs, ..machine })
+    let MachineDescription { costs, calibration, .. } = measured;
+    Ok(MachineDescription { costs, calibration, ..machine })
 }
 
 /// Whether two descriptions are of the same machine, but for what things cost.
