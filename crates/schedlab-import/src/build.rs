@@ -1,23 +1,19 @@
 //! From what a trace tells to a recording: tasks, their state when it began, events in time order, the target.
 //!
 //! A pid that is forked again is a new task. Of a task that existed the first event tells whether it ran, waited or
-//! slept when the trace began. Priorities are those in force, so a priority lent by a waiter shows as a change.
+//! slept when the trace began. Priorities are those in force, so a priority lent by a waiter shows as a change; the first
+//! one that is told of a task is the one it began with.
 
 use crate::heard::{Flags, Heard, Named, Trace, What};
-use crate::{Format, ImportError, ImportOptions};
+use crate::names::{KTHREADD, Recorders, is_kernel_thread, own_cpu};
+use crate::{Format, ImportError, ImportOptions, gaps, target};
 use schedlab_model::cpu_set::CPUS_MAX;
-use schedlab_model::event::{Context, IrqSource};
+use schedlab_model::event::{Context, IrqSource, PrevState};
 use schedlab_model::machine::MachineDescription;
-use schedlab_model::recording::{ChannelInfo, ChannelKind, Provenance, Recording, TaskInfo};
+use schedlab_model::recording::{ChannelInfo, ChannelKind, DURATION_MAX, Provenance, Recording, TaskInfo};
 use schedlab_model::topology::Topology;
 use schedlab_model::{CpuId, CpuSet, Event, EventKind, Nanos, Nice, Policy, TaskAttributes, TaskId};
 use std::collections::{BTreeSet, HashMap};
-
-/// `kthreadd`: parent of all kernel threads.
-const KTHREADD: i32 = 2;
-
-/// Programs that record; what they start is the target.
-const RECORDERS: [&str; 5] = ["perf", "trace-cmd", "perfetto", "tracebox", "strace"];
 
 /// A file without what a recording needs at least.
 pub(crate) fn no_switches(format: Format, has: String) -> ImportError {
@@ -46,11 +42,17 @@ pub(crate) fn recording(
         events.retain(|heard| !matches!(heard.what, What::Wakeup { .. }));
     }
     let (start, end) = (events[0].time, events[events.len() - 1].time);
-    let mut builder = Builder::new(&trace, cpus, start);
-    events.into_iter().for_each(|heard| builder.event(heard));
+    let duration = Nanos(end - start);
+    if duration > DURATION_MAX {
+        return Err(ImportError::Span { format: format.name(), days: duration.0 / 86_400_000_000_000 });
+    }
+    let recorders = Recorders::of(format);
+    let mut builder = Builder::new(&trace, cpus, start, recorders);
+    gaps::close(events).into_iter().for_each(|heard| builder.event(heard));
+    builder.settle();
     let Builder { tasks, events, recorder_started, .. } = builder;
     let mut tasks = tasks;
-    choose_target(&mut tasks, options.target.as_deref(), recorder_started)?;
+    target::choose(&mut tasks, options.target.as_deref(), recorder_started, recorders)?;
     let topology = Topology::flat(cpus)
         .map_err(|error| ImportError::Broken { format: format.name(), what: error.to_string() })?;
     let mut machine = MachineDescription::generic("imported", topology);
@@ -62,7 +64,7 @@ pub(crate) fn recording(
     let mut dropped_per_cpu = vec![0; cpus as usize];
     for (cpu, lost) in &trace.lost {
         if let Some(of_cpu) = dropped_per_cpu.get_mut(*cpu as usize) {
-            *of_cpu += lost;
+            *of_cpu = lost.saturating_add(*of_cpu);
         }
     }
     let command =
@@ -72,13 +74,12 @@ pub(crate) fn recording(
         target: format!("a {} trace{command}", format.name()),
         kernel_release: trace.release,
         scheduler: "fair".to_owned(),
-        dropped: dropped_per_cpu.iter().sum(),
+        dropped: dropped_per_cpu.iter().fold(0, |sum, lost| lost.saturating_add(sum)),
         dropped_per_cpu,
         ..Provenance::default()
     };
     // Operations without a channel name the first row.
     let channels = vec![ChannelInfo { kind: ChannelKind::Other, identity: 0, peer: None, capacity: 0 }];
-    let duration = Nanos(end - start);
     Ok(Recording { provenance, machine, tasks, channels, cpu_sets: Vec::new(), events, duration })
 }
 
@@ -107,25 +108,38 @@ enum First {
     Asleep(u32),
 }
 
+/// What is known of a task besides its row.
+#[derive(Default)]
+struct Known {
+    /// Policy and priority as last told; the first ones are the row's.
+    in_force: Option<TaskAttributes>,
+    /// Its name was told by an event, not by a list of names that may be of another time.
+    named: bool,
+    /// It was forked and not heard of since.
+    fresh: bool,
+    /// It has begun to exit.
+    exits: bool,
+    /// It left its CPU for good: its pid may be another task's.
+    gone: bool,
+    /// It started a program, as no thread of the kernel does.
+    program: bool,
+}
+
 struct Builder<'a> {
     trace: &'a Trace,
     cpus: u32,
     start: u64,
     tasks: Vec<TaskInfo>,
-    /// Policy and priority as last heard, of each task.
-    in_force: Vec<TaskAttributes>,
+    known: Vec<Known>,
     by_pid: HashMap<i32, TaskId>,
-    /// Who runs on each CPU, as far as switches told.
-    running: Vec<Option<TaskId>>,
     events: Vec<Event>,
-    /// Children of a program that records.
+    recorders: Recorders,
+    /// Children of the program that recorded.
     recorder_started: BTreeSet<TaskId>,
-    /// Whether an exec was seen.
-    program_started: bool,
 }
 
 impl Builder<'_> {
-    fn new(trace: &Trace, cpus: u32, start: u64) -> Builder<'_> {
+    fn new(trace: &Trace, cpus: u32, start: u64, recorders: Recorders) -> Builder<'_> {
         let idle = TaskInfo {
             pid: 0,
             tgid: 0,
@@ -142,32 +156,24 @@ impl Builder<'_> {
             cpus,
             start,
             tasks: vec![idle],
-            in_force: vec![TaskAttributes::default()],
+            known: vec![Known::default()],
             by_pid: HashMap::new(),
-            running: vec![None; cpus as usize],
             events: Vec::new(),
+            recorders,
             recorder_started: BTreeSet::new(),
-            program_started: false,
         }
     }
 
     fn add(&mut self, named: &Named, first: First, existed: bool, parent: TaskId) -> TaskId {
-        let known = self.trace.names.get(&named.pid);
-        let name =
-            if named.name.is_empty() { known.cloned().unwrap_or_default() } else { named.name.clone() };
+        let told = self.trace.names.get(&named.pid);
+        let name = if named.name.is_empty() { told.cloned().unwrap_or_default() } else { named.name.clone() };
         let (start_cpu, start_runnable) = match first {
             First::Runnable(cpu) => (cpu, existed),
             First::Asleep(cpu) => (cpu, false),
         };
-        let mut attributes = attributes(named.prio);
-        self.in_force.push(attributes.clone());
-        attributes.kernel_thread =
-            is_kernel_thread(named.pid, &name) || (!existed && self.tasks[parent.index()].pid == KTHREADD);
-        attributes.affinity = match own_cpu(&name).filter(|&cpu| attributes.kernel_thread && cpu < self.cpus)
-        {
-            Some(cpu) => CpuSet::from_iter([CpuId(cpu)]),
-            None => CpuSet::first(self.cpus as usize),
-        };
+        let in_force = named.prio.map(attributes);
+        let inherited = || self.known[parent.index()].in_force.clone().unwrap_or_default();
+        let attributes = in_force.clone().unwrap_or_else(inherited);
         let id = TaskId(self.tasks.len() as u32);
         self.tasks.push(TaskInfo {
             pid: named.pid,
@@ -180,30 +186,69 @@ impl Builder<'_> {
             start_cpu: CpuId(start_cpu),
             start_runnable,
         });
+        self.known.push(Known { in_force, named: !named.name.is_empty(), ..Known::default() });
         self.by_pid.insert(named.pid, id);
         id
     }
 
-    /// The task of that pid; a new row if it is heard of for the first time.
+    /// The task that has that pid now.
+    fn known(&self, pid: i32) -> Option<TaskId> {
+        self.by_pid.get(&pid).copied().filter(|id| !self.known[id.index()].gone)
+    }
+
+    /// The task of that pid; a new row if it is heard of for the first time, or after another task of that pid ended.
     fn task(&mut self, named: &Named, first: First, heard: &Heard) -> TaskId {
         if named.pid <= 0 {
             return TaskId::IDLE;
         }
-        let Some(&id) = self.by_pid.get(&named.pid) else {
+        let Some(id) = self.known(named.pid) else {
+            // Its fork was not told, so it counts as one that was there and slept.
+            let first = match first {
+                First::Runnable(cpu) if self.by_pid.contains_key(&named.pid) => First::Asleep(cpu),
+                first => first,
+            };
             return self.add(named, first, true, TaskId::IDLE);
         };
+        self.known[id.index()].fresh = false;
         let row = &mut self.tasks[id.index()];
         if !named.name.is_empty() && row.name != named.name {
+            // A child of the recorder bears its name until it has started its program, which is told after the name.
+            if self.known[id.index()].named && self.recorders.has(&row.name) {
+                self.recorder_started.insert(id);
+            }
             row.name.clone_from(&named.name);
+            self.known[id.index()].named = true;
         }
-        if named.prio.is_some() {
-            let now = attributes(named.prio);
-            if now != std::mem::replace(&mut self.in_force[id.index()], now.clone()) {
-                let TaskAttributes { policy, nice, rt_priority, .. } = now;
-                self.push(heard, EventKind::AttributesChanged { task: id, policy, nice, rt_priority });
+        if let Some(now) = named.prio.map(attributes) {
+            let TaskAttributes { policy, nice, rt_priority, .. } = now;
+            match self.known[id.index()].in_force.replace(now.clone()) {
+                None => {
+                    let row = &mut row.attributes;
+                    (row.policy, row.nice, row.rt_priority) = (policy, nice, rt_priority);
+                }
+                Some(before) if before == now => {}
+                Some(_) => {
+                    self.push(heard, EventKind::AttributesChanged { task: id, policy, nice, rt_priority });
+                }
             }
         }
         id
+    }
+
+    /// Decides by the last name of each task, which may be told late, whether it is a thread of the kernel.
+    fn settle(&mut self) {
+        for row in 1..self.tasks.len() {
+            let of_kernel = !self.tasks[row].existed
+                && self.tasks.get(self.tasks[row].parent.index()).is_some_and(|row| row.pid == KTHREADD);
+            let task = &mut self.tasks[row];
+            let is_one = of_kernel || is_kernel_thread(task.pid, &task.name);
+            task.attributes.kernel_thread = is_one && !self.known[row].program;
+            let bound = own_cpu(&task.name).filter(|&cpu| task.attributes.kernel_thread && cpu < self.cpus);
+            task.attributes.affinity = match bound {
+                Some(cpu) => CpuSet::from_iter([CpuId(cpu)]),
+                None => CpuSet::first(self.cpus as usize),
+            };
+        }
     }
 
     fn push(&mut self, heard: &Heard, kind: EventKind) {
@@ -224,7 +269,7 @@ impl Builder<'_> {
             What::Switch { prev, state, next } => {
                 let prev = self.task(prev, First::Runnable(at), &heard);
                 let next = self.task(next, First::Runnable(at), &heard);
-                self.running[at as usize] = Some(next);
+                self.known[prev.index()].gone = *state == PrevState::Dead && !prev.is_idle();
                 EventKind::Switch { prev, prev_state: *state, next }
             }
             What::Waking { wakee, cpu: on } | What::Wakeup { wakee, cpu: on } => {
@@ -236,6 +281,10 @@ impl Builder<'_> {
             }
             What::WakeupNew { task, cpu: on } => {
                 let target_cpu = CpuId(cpu(*on));
+                if let Some(known) = self.known(task.pid) {
+                    // Who exits is not new: another task has its pid.
+                    self.known[known.index()].gone = self.known[known.index()].exits;
+                }
                 EventKind::WakeupNew {
                     task: self.task(task, First::Asleep(target_cpu.0), &heard),
                     target_cpu,
@@ -246,33 +295,19 @@ impl Builder<'_> {
                 let task = self.task(task, First::Runnable(*from), &heard);
                 EventKind::Migrate { task, from: CpuId(*from), to: CpuId(*to) }
             }
-            What::Fork { parent, child } => {
-                let parent = Named { pid: *parent, ..Named::default() };
-                let parent = self.task(&parent, First::Runnable(at), &heard);
-                if self.by_pid.get(&child.pid).is_some_and(|child| self.is_new_child(*child, parent)) {
-                    return;
-                }
-                let child = self.add(child, First::Asleep(at), false, parent);
-                if RECORDERS.contains(&self.tasks[parent.index()].name.as_str()) {
-                    self.recorder_started.insert(child);
-                }
-                EventKind::Fork { parent, child }
-            }
-            What::Exec { pid } => {
-                let named = Named { pid: *pid, ..Named::default() };
-                let task = self.task(&named, First::Runnable(at), &heard);
-                // A recorder starts its command when all is set up: the first program that is started.
-                if !std::mem::replace(&mut self.program_started, true) && self.tasks[task.index()].existed {
-                    self.recorder_started.insert(task);
-                }
-                EventKind::Exec { task }
-            }
+            What::Fork { parent, child, thread } => match self.fork(*parent, child, *thread, &heard) {
+                Some(kind) => kind,
+                None => return,
+            },
+            What::Exec { pid } => self.exec(*pid, &heard),
             What::Exit { pid } => {
                 let named = Named { pid: *pid, ..Named::default() };
-                EventKind::Exit { task: self.task(&named, First::Runnable(at), &heard) }
+                let task = self.task(&named, First::Runnable(at), &heard);
+                self.known[task.index()].exits = true;
+                EventKind::Exit { task }
             }
             What::Rename { task } => {
-                if self.by_pid.contains_key(&task.pid) {
+                if self.known(task.pid).is_some() {
                     self.task(task, First::Runnable(at), &heard);
                 }
                 return;
@@ -285,15 +320,53 @@ impl Builder<'_> {
         self.push(&heard, kind);
     }
 
-    /// `task_newtask` and `sched_process_fork` both tell of one fork.
-    fn is_new_child(&self, child: TaskId, parent: TaskId) -> bool {
-        let row = &self.tasks[child.index()];
-        let told = self.events.iter().rev().take(8);
-        !row.existed
-            && row.parent == parent
-            && told
-                .into_iter()
-                .any(|event| matches!(event.kind, EventKind::Fork { child: told, .. } if told == child))
+    /// A fork; `None` if it was told already: `task_newtask` and `sched_process_fork` both tell of one, before anything
+    /// else is heard of the child.
+    fn fork(&mut self, parent: i32, child: &Named, thread: bool, heard: &Heard) -> Option<EventKind> {
+        let named = Named { pid: parent, ..Named::default() };
+        let parent = self.task(&named, First::Runnable(heard.cpu), heard);
+        if child.pid <= 0 {
+            return None;
+        }
+        let twin = self
+            .known(child.pid)
+            .filter(|twin| self.known[twin.index()].fresh && self.tasks[twin.index()].parent == parent);
+        let id = twin.unwrap_or_else(|| self.add(child, First::Asleep(heard.cpu), false, parent));
+        self.known[id.index()].fresh = true;
+        if thread {
+            self.tasks[id.index()].tgid = self.tasks[parent.index()].tgid;
+        }
+        if self.records(parent) {
+            self.recorder_started.insert(id);
+        }
+        twin.is_none().then_some(EventKind::Fork { parent, child: id })
+    }
+
+    fn exec(&mut self, pid: i32, heard: &Heard) -> EventKind {
+        let named = Named { pid, ..Named::default() };
+        // The child of trace-cmd itself switches tracing on, and then starts the command: nothing comes before that.
+        let enabled = self.recorders.has("trace-cmd")
+            && self.known(pid).is_none()
+            && self.events.iter().all(|event| event.cpu.0 != heard.cpu);
+        let task = self.task(&named, First::Runnable(heard.cpu), heard);
+        // Else a recorder forks its command before it records and lets it start when all is set up: until then the
+        // command bears the recorder's name, or is known as its child.
+        let parent = self.trace.parents.get(&pid).and_then(|parent| self.by_pid.get(parent)).copied();
+        if self.tasks[task.index()].existed
+            && !std::mem::replace(&mut self.known[task.index()].program, true)
+            && (enabled || self.records(task) || parent.is_some_and(|parent| self.records(parent)))
+        {
+            self.recorder_started.insert(task);
+        }
+        self.known[task.index()].program = true;
+        EventKind::Exec { task }
+    }
+
+    /// Whether the task, or the process that it is a thread of, is a program that records.
+    fn records(&self, task: TaskId) -> bool {
+        let row = &self.tasks[task.index()];
+        let leader = self.by_pid.get(&row.tgid).map(|leader| &self.tasks[leader.index()]);
+        self.recorders.has(&row.name) || leader.is_some_and(|leader| self.recorders.has(&leader.name))
     }
 }
 
@@ -307,102 +380,18 @@ fn context(flags: Flags) -> Context {
 
 /// What the kernel's `prio` says: -1 deadline, 0 to 98 real-time (99 less the priority), 100 to 139 nice. Round robin
 /// and FIFO, NORMAL, BATCH and IDLE look alike.
-fn attributes(prio: Option<i64>) -> TaskAttributes {
+fn attributes(prio: i64) -> TaskAttributes {
     let mut attributes = TaskAttributes::default();
     match prio {
-        Some(prio @ 0..=98) => {
+        ..0 => attributes.policy = Policy::Deadline,
+        0..=98 => {
             attributes.policy = Policy::Fifo;
             attributes.rt_priority = (99 - prio) as u8;
         }
-        Some(prio) if prio < 0 => attributes.policy = Policy::Deadline,
-        Some(prio) => attributes.nice = Nice::new(prio - 120).unwrap_or_default(),
-        None => {}
+        _ => attributes.nice = Nice::new(prio - 120).unwrap_or_default(),
     }
     attributes
 }
 
-/// Threads of the kernel by the names it gives them: traces do not tell who has no memory of his own.
-fn is_kernel_thread(pid: i32, name: &str) -> bool {
-    const STARTS: [&str; 13] = [
-        "kworker/",
-        "ksoftirqd/",
-        "migration/",
-        "cpuhp/",
-        "rcu_",
-        "rcuc/",
-        "rcuop/",
-        "rcuos/",
-        "rcuog/",
-        "idle_inject/",
-        "irq/",
-        "jbd2/",
-        "watchdog/",
-    ];
-    const NAMES: [&str; 11] = [
-        "kthreadd",
-        "kswapd0",
-        "kcompactd0",
-        "khugepaged",
-        "ksmd",
-        "kauditd",
-        "oom_reaper",
-        "kdevtmpfs",
-        "khungtaskd",
-        "pool_workqueue_",
-        "rcub/0",
-    ];
-    pid == KTHREADD || STARTS.iter().any(|start| name.starts_with(start)) || NAMES.contains(&name)
-}
-
-/// The CPU that a kernel thread's name binds it to: `ksoftirqd/3`, `kworker/3:1H`.
-fn own_cpu(name: &str) -> Option<u32> {
-    let (kind, rest) = name.split_once('/')?;
-    let rest = match kind {
-        "ksoftirqd" | "migration" | "cpuhp" | "rcuc" | "idle_inject" | "watchdog" => rest,
-        "kworker" => rest.split_once(':')?.0,
-        _ => return None,
-    };
-    rest.parse().ok()
-}
-
-/// Marks the target: who is asked for, else what the recorder started, else every task of user space. Children follow.
-fn choose_target(
-    tasks: &mut [TaskInfo],
-    asked: Option<&str>,
-    recorder_started: BTreeSet<TaskId>,
-) -> Result<(), ImportError> {
-    let is_recorder = |task: &TaskInfo| RECORDERS.contains(&task.name.as_str());
-    // A child bears its parent's name until it starts a program; helpers of the recorder keep it.
-    // Recording `sleep` is how one records the whole machine for a time.
-    let is_work = |task: &TaskId| {
-        let task = &tasks[task.index()];
-        !is_recorder(task) && task.name != "sleep"
-    };
-    let recorders = tasks.iter().any(is_recorder);
-    let started: Vec<TaskId> =
-        recorder_started.into_iter().filter(|task| recorders && is_work(task)).collect();
-    if let Some(asked) = asked {
-        let pid: Option<i32> = asked.parse().ok();
-        for task in tasks.iter_mut().skip(1) {
-            task.target = pid.map_or(task.name == asked, |pid| task.pid == pid || task.tgid == pid);
-        }
-        if !tasks.iter().any(|task| task.target) {
-            let names: BTreeSet<&str> = tasks.iter().skip(1).map(|task| task.name.as_str()).collect();
-            let names: Vec<&str> = names.into_iter().take(12).collect();
-            return Err(ImportError::NoTarget(asked.to_owned(), names.join(", ")));
-        }
-    } else if started.is_empty() {
-        for task in tasks.iter_mut().skip(1) {
-            task.target = !task.attributes.kernel_thread && !is_recorder(task);
-        }
-    } else {
-        for task in started {
-            tasks[task.index()].target = true;
-        }
-    }
-    for row in 1..tasks.len() {
-        let parent = tasks[row].parent;
-        tasks[row].target |= parent != TaskId::IDLE && parent.index() < row && tasks[parent.index()].target;
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests;

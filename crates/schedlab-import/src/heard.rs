@@ -30,8 +30,8 @@ pub(crate) enum What {
     WakeupNew { task: Named, cpu: Option<u32> },
     /// `sched_migrate_task`.
     Migrate { task: Named, from: u32, to: u32 },
-    /// `sched_process_fork` or `task_newtask`.
-    Fork { parent: i32, child: Named },
+    /// `sched_process_fork` or `task_newtask`; the latter tells whether it is a thread of its parent's process.
+    Fork { parent: i32, child: Named, thread: bool },
     /// `sched_process_exec`.
     Exec { pid: i32 },
     /// `sched_process_exit`.
@@ -47,6 +47,9 @@ pub(crate) enum What {
 /// Bits of `common_flags`.
 const FLAG_HARDIRQ: i64 = 0x08;
 const FLAG_SOFTIRQ: i64 = 0x10;
+
+/// `CLONE_THREAD` of `clone_flags`.
+pub(crate) const CLONE_THREAD: u64 = 0x10000;
 
 /// In what context the CPU was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +83,8 @@ pub(crate) struct Trace {
     pub events: Vec<Heard>,
     /// Thread to process, where the file tells.
     pub processes: HashMap<i32, i32>,
+    /// Thread to the process that forked it, where the file tells of tasks that were there.
+    pub parents: HashMap<i32, i32>,
     /// Thread to name, for tasks that no tracepoint names.
     pub names: HashMap<i32, String>,
     /// Number of CPUs, if the file tells.
@@ -126,8 +131,14 @@ pub(crate) fn decode(format: &EventFormat, record: &[u8]) -> Option<What> {
         "sched_migrate_task" => {
             What::Migrate { task: task("")?, from: cpu("orig_cpu")?, to: cpu("dest_cpu")? }
         }
-        "sched_process_fork" => What::Fork { parent: pid("parent_pid")?, child: task("child_")? },
-        "task_newtask" => What::Fork { parent: pid("common_pid")?, child: task("")? },
+        "sched_process_fork" => {
+            What::Fork { parent: pid("parent_pid")?, child: task("child_")?, thread: false }
+        }
+        "task_newtask" => What::Fork {
+            parent: pid("common_pid")?,
+            child: task("")?,
+            thread: number("clone_flags").unwrap_or(0) as u64 & CLONE_THREAD != 0,
+        },
         "sched_process_exec" => What::Exec { pid: pid("pid")? },
         "sched_process_exit" => What::Exit { pid: pid("pid")? },
         "task_rename" => What::Rename {

@@ -6,15 +6,23 @@
 //! describes it and the event formats stored in it say; nothing here depends on the machine that reads.
 //! To go on: [`heard`] holds what a trace tells, [`build`] makes a recording of it.
 
+mod budget;
 mod build;
 mod bytes;
 mod formats;
+mod gaps;
 mod heard;
+mod names;
 mod perf;
+mod perf_pipe;
+mod perf_sections;
 mod perfetto;
+mod perfetto_messages;
 mod ring_buffer;
+mod target;
 mod trace_cmd;
 
+use budget::Budget;
 use schedlab_model::recording::Recording;
 
 /// What a file is.
@@ -39,12 +47,23 @@ impl Format {
     }
 }
 
+/// What the packed parts of a trace may unpack to, if not said otherwise: events of some 40 million switches.
+pub const UNPACKED_BYTES_MAX: u64 = 2 << 30;
+
 /// What to take from a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// Whose tasks are the target: a process or thread id, or the name of tasks; descendants that are forked meanwhile
     /// belong to it too. `None`: what the recorder started, else every task that is no kernel thread.
     pub target: Option<String>,
+    /// The most that all packed parts of a trace may unpack to together, bytes.
+    pub unpacked_max: u64,
+}
+
+impl Default for ImportOptions {
+    fn default() -> ImportOptions {
+        ImportOptions { target: None, unpacked_max: UNPACKED_BYTES_MAX }
+    }
 }
 
 /// Why a trace cannot be used.
@@ -81,6 +100,29 @@ pub enum ImportError {
         /// A command that records what is needed.
         remedy: &'static str,
     },
+    /// Its clock jumps.
+    #[error(
+        "the {format} trace spans {days} days: its clock jumps or it is broken; at most {max} days are read, record with a \
+         clock that is not set meanwhile: -k CLOCK_MONOTONIC (perf), -C mono (trace-cmd)",
+        max = schedlab_model::recording::DURATION_MAX.0 / 86_400_000_000_000
+    )]
+    Span {
+        /// Which format.
+        format: &'static str,
+        /// How long it claims to be.
+        days: u64,
+    },
+    /// It unpacks to more than is wanted.
+    #[error(
+        "the {format} file's packed parts unpack to more than {max} bytes: record for a shorter time, fewer events, or \
+         without compression"
+    )]
+    TooLarge {
+        /// Which format.
+        format: &'static str,
+        /// The limit.
+        max: u64,
+    },
     /// No task is called so.
     #[error("no task of the trace is called or numbered '{0}'; it has: {1}")]
     NoTarget(String, String),
@@ -105,10 +147,11 @@ pub fn detect(bytes: &[u8]) -> Option<Format> {
 
 /// Reads a trace of that format.
 pub fn import(format: Format, bytes: &[u8], options: &ImportOptions) -> Result<Recording, ImportError> {
+    let budget = Budget::new(format.name(), options.unpacked_max);
     let trace = match format {
-        Format::Perf => perf::read(bytes)?,
-        Format::TraceCmd => trace_cmd::read(bytes)?,
-        Format::Perfetto => perfetto::read(bytes)?,
+        Format::Perf => perf::read(bytes, budget)?,
+        Format::TraceCmd => trace_cmd::read(bytes, budget)?,
+        Format::Perfetto => perfetto::read(bytes, budget)?,
     };
     build::recording(trace, format, options)
 }

@@ -1,26 +1,32 @@
 //! perf.data: samples of tracepoints with their raw record, and the format files they are read by.
 //!
-//! The container (compression, pipes, rounds) is read by `linux-perf-data`. Other samples are passed over.
+//! The container (compression, rounds) is read by `linux-perf-data`, after a look at its sizes and counts
+//! ([`crate::perf_sections`]); a stream is made a file first ([`crate::perf_pipe`]). Other samples are passed over.
 
 use crate::ImportError;
-use crate::bytes::Bytes;
+use crate::budget::Budget;
+use crate::bytes::{Bytes, padded_text};
 use crate::formats::Formats;
 use crate::heard::{Flags, Heard, Named, Trace, What, decode};
+use crate::{perf_pipe, perf_sections};
 use linux_perf_data::linux_perf_event_reader::{Endianness, EventRecord, SampleRecord};
-use linux_perf_data::{Feature, PerfFileReader, PerfFileRecord};
+use linux_perf_data::{Feature, PerfFile, PerfFileReader, PerfFileRecord};
 use std::io::Cursor;
 
 const FORMAT: &str = "perf.data";
 
-/// In a header this long the file was written into a pipe.
-const PIPE_HEADER: u64 = 16;
-
 /// Reads a whole file.
-pub(crate) fn read(bytes: &[u8]) -> Result<Trace, ImportError> {
+pub(crate) fn read(bytes: &[u8], budget: Budget) -> Result<Trace, ImportError> {
     let big_endian = bytes.starts_with(b"2ELIFREP");
-    let whole = Bytes { data: bytes, big_endian, format: FORMAT };
-    check_sections(whole)?;
-    let reader = PerfFileReader::parse_file(Cursor::new(bytes))?;
+    let input = Bytes { data: bytes, big_endian, format: FORMAT };
+    let made;
+    let mut whole = input;
+    if perf_pipe::is_stream(input) {
+        made = perf_pipe::file(input)?;
+        whole.data = &made;
+    }
+    perf_sections::check(whole, budget)?;
+    let reader = PerfFileReader::parse_file(Cursor::new(whole.data))?;
     let PerfFileReader { mut perf_file, mut record_iter } = reader;
     let big_endian = perf_file.endian() == Endianness::BigEndian;
     let Some(tracing) = perf_file.feature_section_data(Feature::TRACING_DATA) else {
@@ -30,11 +36,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Trace, ImportError> {
         return Err(crate::build::no_switches(crate::Format::Perf, has));
     };
     let formats = tracing_data(tracing)?;
-    let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
     let mut trace = Trace {
-        release: text(perf_file.os_release()?),
+        release: section(&perf_file, Feature::OSRELEASE, big_endian, text).unwrap_or_default(),
         cpus: perf_file.nr_cpus()?.map(|count| count.nr_cpus_online),
-        command: perf_file.cmdline()?.unwrap_or_default().into_iter().map(str::to_owned).collect(),
+        command: section(&perf_file, Feature::CMDLINE, big_endian, texts).unwrap_or_default(),
         has: formats.names(),
         ..Trace::default()
     };
@@ -64,15 +69,42 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Trace, ImportError> {
                     _ => drop(trace.names.insert(comm.tid, name)),
                 }
             }
-            Ok(EventRecord::Fork(fork)) => drop(trace.processes.insert(fork.tid, fork.pid)),
+            Ok(EventRecord::Fork(fork)) => {
+                trace.processes.insert(fork.tid, fork.pid);
+                if fork.tid == fork.pid {
+                    trace.parents.insert(fork.pid, fork.ppid);
+                }
+            }
             Ok(EventRecord::Lost(lost)) => {
                 let cpu = record.common_data().ok().and_then(|data| data.cpu).unwrap_or_default();
-                *trace.lost.entry(cpu).or_default() += lost.count;
+                let sum = trace.lost.entry(cpu).or_default();
+                *sum = sum.saturating_add(lost.count);
             }
             _ => {}
         }
     }
     Ok(trace)
+}
+
+/// What a section of the header says; nothing if there is none, or it is cut short.
+fn section<T>(
+    file: &PerfFile,
+    feature: Feature,
+    big_endian: bool,
+    read: fn(&mut Bytes<'_>) -> Result<T, ImportError>,
+) -> Option<T> {
+    read(&mut Bytes { data: file.feature_section_data(feature)?, big_endian, format: FORMAT }).ok()
+}
+
+/// A text of any bytes, padded with zeros to the length before it.
+fn text(input: &mut Bytes<'_>) -> Result<String, ImportError> {
+    let length = input.number(4, "a text's length")?;
+    Ok(padded_text(input.take(length, "a text")?))
+}
+
+/// Their number, and texts.
+fn texts(input: &mut Bytes<'_>) -> Result<Vec<String>, ImportError> {
+    (0..input.number(4, "the number of texts")?).map(|_| text(input)).collect()
 }
 
 fn heard(sample: &SampleRecord<'_>, formats: &Formats, big_endian: bool) -> Option<Heard> {
@@ -87,30 +119,6 @@ fn heard(sample: &SampleRecord<'_>, formats: &Formats, big_endian: bool) -> Opti
         flags: Flags::of(format.number(&record, "common_flags").unwrap_or(0)),
         what: decode(format, &record)?,
     })
-}
-
-/// Whether every section that the header names lies within the file: the reader would make room for it before it looks.
-fn check_sections(whole: Bytes<'_>) -> Result<(), ImportError> {
-    let mut header = whole;
-    header.take(8, "the header")?;
-    if header.number(8, "the header")? == PIPE_HEADER {
-        return Err(ImportError::Unsupported(
-            "the perf.data file was written into a pipe: make a file of it by perf inject -i FILE -o perf.data"
-                .to_owned(),
-        ));
-    }
-    header.take(8, "the header")?;
-    let section = |input: &mut Bytes<'_>| {
-        let (offset, size) = (input.number(8, "a section")?, input.number(8, "a section")?);
-        whole.at(whole.data, offset, "a section")?.take(size, "a section")?;
-        Ok::<u64, ImportError>(offset + size)
-    };
-    section(&mut header)?;
-    let end = section(&mut header)?;
-    section(&mut header)?;
-    let features: u32 = header.take(32, "the header")?.iter().map(|bits| bits.count_ones()).sum();
-    let mut table = whole.at(whole.data, end, "the table of features")?;
-    (0..features).try_for_each(|_| section(&mut table).map(drop))
 }
 
 /// The section that perf writes the format files into; its first part is that of a trace.dat.

@@ -31,7 +31,7 @@ pub(crate) fn records<'a>(
     while !rest.data.is_empty() {
         let size = page_size.min(rest.data.len() as u64);
         let data = rest.take(size, "a page of trace data")?;
-        lost += page(&Bytes { data, ..rest }, layout, take)?;
+        lost = page(&Bytes { data, ..rest }, layout, take)?.saturating_add(lost);
     }
     Ok(lost)
 }
@@ -52,16 +52,19 @@ fn page<'a>(page: &Bytes<'a>, layout: Page, take: &mut dyn FnMut(u64, &'a [u8]))
             PADDING => {
                 // A record that was taken back: its length is what follows.
                 let length = input.number(4, "a discarded record")?;
-                time += delta;
+                time = time.wrapping_add(delta);
                 input.take(length.saturating_sub(4).min(input.data.len() as u64), "a discarded record")?;
             }
-            TIME_EXTEND => time += (input.number(4, "a time extension")? << 27) + delta,
+            TIME_EXTEND => {
+                let extension = (input.number(4, "a time extension")? << 27) + delta;
+                time = time.wrapping_add(extension);
+            }
             TIME_STAMP => {
                 let stamp = (input.number(4, "a time stamp")? << 27) + delta;
                 time = time >> STAMP_BITS << STAMP_BITS | stamp;
             }
             _ => {
-                time += delta;
+                time = time.wrapping_add(delta);
                 let length = if kind == 0 {
                     let length = input.number(4, "a record's length")?;
                     length.checked_sub(4).ok_or_else(|| page.broken("a record of less than no bytes"))?

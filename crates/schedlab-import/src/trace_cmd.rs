@@ -4,12 +4,13 @@
 //! top instance is read. Records themselves: [`crate::ring_buffer`].
 
 use crate::ImportError;
+use crate::budget::Budget;
 use crate::bytes::Bytes;
 use crate::formats::Formats;
 use crate::heard::{Flags, Heard, Trace, decode};
 use crate::ring_buffer;
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::Read as _;
 
 const FORMAT: &str = "trace-cmd";
 
@@ -26,9 +27,6 @@ mod option {
     pub const COMMAND_LINES: u64 = 21;
 }
 
-/// The most a section may unpack to.
-const UNPACKED_MAX: u64 = 4 << 30;
-
 /// Clocks that do not count nanoseconds.
 const OTHER_CLOCKS: [&str; 4] = ["counter", "uptime", "x86-tsc", "ppc-tb"];
 
@@ -40,7 +38,6 @@ struct CpuData {
 }
 
 /// What is gathered before the events can be read.
-#[derive(Default)]
 struct Parts {
     formats: Formats,
     trace: Trace,
@@ -51,16 +48,26 @@ struct Parts {
     cpus: Vec<CpuData>,
     /// Whether the data of CPUs is packed in chunks.
     packed: bool,
+    budget: Budget,
 }
 
 /// Reads a whole file.
-pub(crate) fn read(bytes: &[u8]) -> Result<Trace, ImportError> {
+pub(crate) fn read(bytes: &[u8], budget: Budget) -> Result<Trace, ImportError> {
     let mut input = Bytes { data: bytes, big_endian: false, format: FORMAT };
     input.take(10, "the header")?;
     let version = input.text("the version")?;
     input.big_endian = input.number(1, "the byte order")? != 0;
     input.take(1, "the size of long")?;
-    let mut parts = Parts { page_size: input.number(4, "the page size")?, ..Parts::default() };
+    let mut parts = Parts {
+        formats: Formats::default(),
+        trace: Trace::default(),
+        clock: String::new(),
+        tsc: None,
+        page_size: input.number(4, "the page size")?,
+        cpus: Vec::new(),
+        packed: false,
+        budget,
+    };
     if parts.page_size < 64 || parts.page_size > 1 << 24 {
         return Err(input.broken(format!("pages of {} bytes", parts.page_size)));
     }
@@ -102,7 +109,7 @@ impl Parts {
                 continue;
             } else if self.packed {
                 // The size leaves out the number of chunks that stands before them.
-                unpacked = chunks(there, compression)?;
+                unpacked = chunks(there, compression, &mut self.budget)?;
                 there.data = &unpacked;
             } else {
                 there.data = there.take(data.size, "the data of a CPU")?;
@@ -219,7 +226,7 @@ fn version_7(input: &mut Bytes<'_>, whole: &[u8], parts: &mut Parts) -> Result<S
         if seen > 1_000 {
             return Err(input.broken("its options never end"));
         }
-        let data = section(input, whole, next, &compression)?;
+        let data = section(input, whole, next, &compression, &mut parts.budget)?;
         next = options(Bytes { data: &data, ..*input }, *input, whole, &compression, parts)?;
     }
     Ok(compression)
@@ -239,7 +246,8 @@ fn options(
         match id {
             option::DONE => return value.number(8, "the next options"),
             option::HEADER_INFO | option::EVENT_FORMATS | option::COMMAND_LINES => {
-                let text = section(&input, whole, value.number(8, "a section's place")?, compression)?;
+                let place = value.number(8, "a section's place")?;
+                let text = section(&input, whole, place, compression, &mut parts.budget)?;
                 let mut text = Bytes { data: &text, ..input };
                 match id {
                     option::HEADER_INFO => parts.formats.read_header(&mut text)?,
@@ -294,6 +302,7 @@ fn section<'a>(
     whole: &'a [u8],
     offset: u64,
     compression: &str,
+    budget: &mut Budget,
 ) -> Result<Cow<'a, [u8]>, ImportError> {
     let mut there = input.at(whole, offset, "a section")?;
     let (_id, flags) = (there.number(2, "a section")?, there.number(2, "a section")?);
@@ -303,34 +312,35 @@ fn section<'a>(
     if flags & 1 == 0 {
         return Ok(Cow::Borrowed(inside.data));
     }
-    Ok(Cow::Owned(unpack(&mut inside, compression)?))
+    Ok(Cow::Owned(unpack(&mut inside, compression, budget)?))
 }
 
 /// Chunk after chunk of a CPU's data.
-fn chunks(mut input: Bytes<'_>, compression: &str) -> Result<Vec<u8>, ImportError> {
+fn chunks(mut input: Bytes<'_>, compression: &str, budget: &mut Budget) -> Result<Vec<u8>, ImportError> {
     let mut all = Vec::new();
     for _ in 0..input.number(4, "the number of chunks")? {
-        all.extend(unpack(&mut input, compression)?);
+        all.extend(unpack(&mut input, compression, budget)?);
     }
     Ok(all)
 }
 
 /// Both sizes, and the packed bytes.
-fn unpack(input: &mut Bytes<'_>, compression: &str) -> Result<Vec<u8>, ImportError> {
+fn unpack(input: &mut Bytes<'_>, compression: &str, budget: &mut Budget) -> Result<Vec<u8>, ImportError> {
     let (packed, unpacked) = (input.number(4, "a chunk")?, input.number(4, "a chunk")?);
     let data = input.take(packed, "a chunk")?;
-    let limit = unpacked.min(UNPACKED_MAX);
-    let mut out = Vec::new();
     let result = match compression {
-        "zstd" => zstd::Decoder::new(data).and_then(|reader| reader.take(limit).read_to_end(&mut out)),
-        "zlib" => flate2::read::ZlibDecoder::new(data).take(limit).read_to_end(&mut out),
+        "zstd" => match zstd::Decoder::new(data) {
+            Ok(decoder) => budget.read(decoder.take(unpacked + 1))?,
+            Err(error) => Err(error),
+        },
+        "zlib" => budget.read(flate2::read::ZlibDecoder::new(data).take(unpacked + 1))?,
         other => {
             return Err(ImportError::Unsupported(format!(
                 "the trace.dat is packed by '{other}': trace-cmd convert --compression zstd packs it anew"
             )));
         }
     };
-    result.map_err(|error| input.broken(format!("a chunk does not unpack: {error}")))?;
+    let out = result.map_err(|error| input.broken(format!("a chunk does not unpack: {error}")))?;
     if out.len() as u64 != unpacked {
         return Err(input.broken("a chunk is not as long as it says"));
     }

@@ -8,6 +8,7 @@ pub mod vm;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use schedlab_host::record::Trigger;
 use schedlab_model::machine::KernelVersion;
 use schedlab_model::time::Nanos;
 use schedlab_model::workload::change::{Change, TimedChange};
@@ -320,6 +321,8 @@ pub struct SingleRunChoice {
   sudo schedlab record -o build.slrec -- make -j4
   sudo schedlab record -o web.slrec --pid 4711 --duration 10s
   sudo schedlab record -o web.slrec --unit nginx.service --duration 30s
+  sudo schedlab record --ring 10s --trigger 'run-delay>20ms' -o late.slrec --pid 4711
+  sudo schedlab record --ring 5s --trigger signal -o now.slrec    (then: kill -USR1 of its pid)
 
 The command runs as the invoking user; only the recorder keeps privileges. Ctrl-C ends the recording
 and keeps it.")]
@@ -339,9 +342,22 @@ pub struct RecordArgs {
     /// Record a control group
     #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath)]
     pub cgroup: Option<PathBuf>,
-    /// End after this time; required for a process, unit or control group
+    /// End after this time; required for a process, unit or control group unless --ring is given
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Nanos>,
+    /// Keep only the last seconds in memory and write them when a trigger fires; without a target of all of user space
+    #[arg(long, value_name = "TIME")]
+    pub ring: Option<Nanos>,
+    /// What to write a ring for: run-delay>TIME, run-delay>TIME:NAME, signal (SIGUSR1), exit-nonzero, end; may be given
+    /// several times [default: signal and end]
+    #[arg(long, value_name = "TRIGGER", requires = "ring")]
+    pub trigger: Vec<Trigger>,
+    /// Go on for this time after a trigger
+    #[arg(long, value_name = "TIME", requires = "ring", default_value = "1s")]
+    pub after: Nanos,
+    /// Buffer of each CPU in MiB [default: by the rate of switches before the start]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=512))]
+    pub buffer_mib: Option<u64>,
     /// Keep the costs of this machine file in the recording (see `schedlab machine --calibrate`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub machine: Option<String>,

@@ -3,6 +3,9 @@
 
 mod support;
 
+use schedlab_model::Nanos;
+use schedlab_model::recording::{Recording, codec};
+use schedlab_model::timeline::{StretchKind, Timelines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -138,6 +141,144 @@ fn a_control_group_is_recorded_with_the_groups_below_it() {
     assert!(shown(&directory, "g.slrec").contains("sleep"));
     let absent = ["record", "--cgroup", "schedlab/no/such", "--duration", "1s"];
     run_in(&directory, &absent).refused(2, &["no control group", "/sys/fs/cgroup"]);
+}
+
+#[test]
+fn a_control_group_may_vanish_while_it_is_recorded() {
+    if !can_record() {
+        return;
+    }
+    let directory = scratch("target-vanishes");
+    let name = format!("schedlab-vanishes-{}", std::process::id());
+    let Some(group) = group(&name) else {
+        eprintln!("SKIPPED: no control group can be made here");
+        return;
+    };
+    let member = Running::shell("while :; do sleep 0.005; done");
+    std::fs::write(group.join("cgroup.procs"), member.pid()).expect("it may be moved");
+    let words = ["record", "-o", "v.slrec", "--cgroup", &name, "--duration", "3s"];
+    let mut recorder = recorder(&directory, &words);
+    wait_for_bytes(&directory.join("v.slrec.part"));
+    drop(member);
+    wait_until("the group goes", || std::fs::remove_dir(&group).is_ok());
+    let said = ended(&mut recorder, 0);
+    assert!(said.contains("control group was gone after"), "{said}");
+    let text = shown(&directory, "v.slrec");
+    assert!(text.contains("sleep") && !text.contains("ended early"), "it is whole: {text}");
+}
+
+/// What a recorder in the background said, when it has ended so.
+#[track_caller]
+fn ended(recorder: &mut Running, code: i32) -> String {
+    use std::io::Read;
+    let (mut out, mut errors) = (String::new(), String::new());
+    recorder.0.stdout.take().expect("a pipe").read_to_string(&mut out).expect("text");
+    recorder.0.stderr.take().expect("a pipe").read_to_string(&mut errors).expect("text");
+    assert_eq!(recorder.0.wait().expect("it ends").code(), Some(code), "{out}{errors}");
+    out
+}
+
+/// A signal would end the recorder before it waits for it.
+fn wait_for_handler(pid: &str) {
+    const USR1: u64 = 1 << (10 - 1);
+    wait_until("the recorder waits for signals", || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & USR1 != 0)
+    });
+}
+
+/// The stretches in which a task of the target waited for a CPU, with its name.
+fn waits(recording: &Recording) -> Vec<(String, Nanos)> {
+    let timelines = Timelines::of(recording);
+    let of_target = recording.tasks.iter().zip(&timelines.tasks).filter(|(task, _)| task.target);
+    let waits = of_target.flat_map(|(task, stretches)| {
+        let waits = stretches.iter().filter(|stretch| matches!(stretch.kind, StretchKind::Waiting { .. }));
+        waits.map(|stretch| (task.name.clone(), stretch.length()))
+    });
+    waits.collect()
+}
+
+#[test]
+fn a_ring_keeps_the_seconds_before_a_late_task() {
+    if !can_record() {
+        return;
+    }
+    let directory = scratch("ring");
+    // It sleeps and wakes all the time, on the first CPU.
+    let steady = Running::shell("exec taskset -c 0 sh -c 'while :; do sleep 0.005; done'");
+    let words = ["record", "-o", "late.slrec", "--ring", "500ms", "--after", "100ms", "--pid", &steady.pid()];
+    let rest = ["--trigger", "signal", "--trigger", "run-delay>150ms", "--json", "-"];
+    let mut recorder = recorder(&directory, &[&words[..], &rest[..]].concat());
+    wait_for_handler(&recorder.pid());
+    std::thread::sleep(Duration::from_secs(1));
+    // A real-time hog keeps that CPU for longer than the target may wait.
+    let hog = "exec timeout 0.4 taskset -c 0 chrt -f 50 sh -c 'while :; do :; done'";
+    let mut hog = Running::shell(hog);
+    let told: serde_json::Value = serde_json::from_str(&ended(&mut recorder, 0)).expect("JSON");
+    hog.0.wait().expect("it ends");
+    let trigger = &told["trigger"];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("a number: {told}"));
+    assert_eq!(trigger["what"], "run-delay>150ms", "{told}");
+    assert!(number(&trigger["delay_ns"]) > 150_000_000, "{told}");
+    // The window before it, and what was asked for after it.
+    assert!(number(&trigger["at_ns"]) <= 500_000_000, "{told}");
+    assert!(number(&told["duration_ns"]) >= number(&trigger["at_ns"]) + 100_000_000, "{told}");
+    let bytes = std::fs::read(directory.join("late.slrec")).expect("written");
+    let recording = codec::decode(&bytes).expect("a recording");
+    assert!(!recording.provenance.partial);
+    let late = trigger["task"].as_str().expect("a name");
+    // It is seen to have waited, at least from the window's begin on.
+    let waited = waits(&recording).into_iter().filter(|(name, _)| name == late).map(|(_, wait)| wait).max();
+    assert!(waited.is_some_and(|waited| waited > Nanos(140_000_000)), "{late} waited {waited:?}: {told}");
+    let text = shown(&directory, "late.slrec");
+    assert!(text.contains("Trigger") && text.contains("had waited"), "{text}");
+    run_in(&directory, &["simulate", "late.slrec"]).done();
+}
+
+#[test]
+fn a_ring_is_written_for_a_signal_or_an_end_and_else_not() {
+    if !can_record() {
+        return;
+    }
+    let directory = scratch("ring-ends");
+    let steady = Running::shell("while :; do sleep 0.005; done");
+    let words = ["record", "-o", "s.slrec", "--ring", "300ms", "--after", "50ms", "--pid", &steady.pid()];
+    for (name, code, says) in [("-USR1", 0, "SIGUSR1 after"), ("-INT", 130, "Ctrl-C after")] {
+        let mut recorder = recorder(&directory, &words);
+        wait_for_handler(&recorder.pid());
+        std::thread::sleep(Duration::from_millis(500));
+        signal(&recorder.pid(), name);
+        let said = ended(&mut recorder, code);
+        assert!(said.contains(says), "{name}: {said}");
+        assert!(shown(&directory, "s.slrec").contains("sleep"), "{name}: it holds the target");
+        std::fs::remove_file(directory.join("s.slrec")).expect("written");
+    }
+    let words = ["record", "-o", "n.slrec", "--ring", "1s", "--trigger", "run-delay>100s", "--", "true"];
+    let said = run_in(&directory, &words).done().out;
+    assert!(said.contains("Nothing    fired") && said.contains("--trigger end"), "{said}");
+    assert_eq!(std::fs::read_dir(&directory).expect("scratch").count(), 0, "nothing is written");
+    let words =
+        ["record", "-o", "x.slrec", "--ring", "1s", "--trigger", "exit-nonzero", "--", "sh", "-c", "exit 7"];
+    let failed = run_in(&directory, &words);
+    assert_eq!(failed.code, 7, "{failed:?}");
+    assert!(failed.out.contains("exit code 7 after"), "{failed:?}");
+    shown(&directory, "x.slrec");
+}
+
+#[test]
+fn a_ring_that_cannot_be_is_refused() {
+    let directory = scratch("ring-refused");
+    let refused = |words: &[&str], says: &[&str]| {
+        run_in(&directory, &[&["record", "--dry-run"], words].concat()).refused(2, says);
+    };
+    refused(&["--ring", "1s", "--trigger", "cpu>5", "--", "true"], &["no trigger", "run-delay>TIME"]);
+    refused(&["--ring", "5h", "--", "true"], &["5h"]);
+    refused(&["--ring", "1ms", "--", "true"], &["--ring keeps", "10.0 ms"]);
+    refused(&["--trigger", "signal", "--", "true"], &["--ring"]);
+    refused(&["--ring", "1s", "--trigger", "exit-nonzero", "--pid", "1"], &["needs a command"]);
+    let said = run_in(&directory, &["record", "--dry-run", "--ring", "2s"]).done().out;
+    assert!(said.contains("signal or end: all of user space"), "{said}");
 }
 
 #[test]

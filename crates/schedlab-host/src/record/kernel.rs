@@ -11,10 +11,51 @@ use libbpf_rs::{Btf, Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenO
 use std::io::Read;
 use std::os::fd::AsFd;
 
-/// Memory of all rings together, at most.
-const RINGS_BYTES_MAX: usize = 64 << 20;
-const RING_RECORDS_MAX: usize = 1 << 18;
-const RING_RECORDS_MIN: usize = 1 << 12;
+/// Memory of all rings together, at most; and at most this part of the machine's.
+const RINGS_BYTES_MAX: u64 = 256 << 20;
+const MEMORY_SHARE: u64 = 32;
+const RING_RECORDS_MIN: u64 = 1 << 12;
+const RING_RECORDS_MAX: u64 = 1 << 24;
+
+/// Switches a second that each CPU's ring is made for at least: the goal of 300,000, all on one CPU.
+const SWITCHES_MIN: u64 = 300_000;
+/// How much faster the target may be than what ran before it.
+const FASTER: u64 = 4;
+/// Records for each switch: it, the waking, the operation's entry and return.
+const RECORDS_PER_SWITCH: u64 = 4;
+/// How long the reader may be kept from reading.
+const HELD_UP_MS: u64 = 200;
+
+/// How large the rings are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RingSize {
+    pub(super) cpus: usize,
+    /// Switches a second of the whole machine, measured before.
+    pub(super) switches: u64,
+    /// The machine's memory.
+    pub(super) memory: u64,
+    /// Bytes for each CPU, if they are given.
+    pub(super) given: Option<u64>,
+}
+
+impl RingSize {
+    /// Records of each CPU's ring, a power of two: what comes while the reader is held up, as far as memory allows.
+    fn records(self) -> usize {
+        let cpus = self.cpus.max(1) as u64;
+        let bytes = u64::from(RECORD_BYTES);
+        if let Some(given) = self.given {
+            // All rings are one map, whose entries are numbered by 32 bits.
+            let most = RING_RECORDS_MAX.min(1_u64 << ((1_u64 << 31) / cpus).ilog2());
+            return (given / bytes).clamp(RING_RECORDS_MIN, most).next_power_of_two() as usize;
+        }
+        let switches = SWITCHES_MIN.max(FASTER * self.switches / cpus);
+        let wanted = (switches * RECORDS_PER_SWITCH * HELD_UP_MS / 1_000).next_power_of_two();
+        let allowed = RINGS_BYTES_MAX.min(self.memory / MEMORY_SHARE) / bytes / cpus;
+        // The largest power of two that is allowed.
+        let allowed = 1_u64 << allowed.max(1).ilog2();
+        wanted.min(allowed).clamp(RING_RECORDS_MIN, RING_RECORDS_MAX) as usize
+    }
+}
 
 /// Without these a recording means nothing.
 const REQUIRED: &[&str] = &["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
@@ -57,17 +98,14 @@ fn bpf_error(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> RecordError
 }
 
 impl Kernel {
-    /// Loads the object with rings for `cpus` CPUs. Nothing is attached yet.
-    pub(super) fn load(cpus: usize) -> Result<Kernel, RecordError> {
+    /// Loads the object with rings for each CPU. Nothing is attached yet.
+    pub(super) fn load(size: RingSize) -> Result<Kernel, RecordError> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
         let points = tracepoints()?;
         let mut open = ObjectBuilder::default()
             .open_memory(schedlab_objects::RECORDER)
             .map_err(bpf_error("opening the recorder's object"))?;
-        let ring_records = (RINGS_BYTES_MAX / RECORD_BYTES as usize / cpus.max(1))
-            .clamp(RING_RECORDS_MIN, RING_RECORDS_MAX)
-            .next_power_of_two();
-        let ring_records = if ring_records > RING_RECORDS_MAX { RING_RECORDS_MAX } else { ring_records };
+        let (cpus, ring_records) = (size.cpus, size.records());
         configure(&mut open, cpus, ring_records)?;
         for mut program in open.progs_mut() {
             let section = program.section().to_string_lossy().into_owned();
@@ -210,4 +248,25 @@ fn configure(open: &mut OpenObject, cpus: usize, ring_records: usize) -> Result<
         map.set_max_entries(entries as u32).map_err(bpf_error("sizing the rings"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(cpus: usize, switches: u64, memory: u64, given: Option<u64>) -> u64 {
+        RingSize { cpus, switches, memory, given }.records() as u64 * u64::from(RECORD_BYTES)
+    }
+
+    #[test]
+    fn rings_hold_what_comes_while_the_reader_is_held_up() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(bytes(2, 0, 8 * GIB, None), 8 << 20, "240,000 records, rounded up");
+        assert_eq!(bytes(2, 600_000, 8 * GIB, None), 32 << 20, "1.2 million switches a second on each CPU");
+        assert_eq!(bytes(64, 0, 64 * GIB, None), 4 << 20, "256 MiB in all");
+        assert_eq!(bytes(2, 0, GIB / 2, None), 8 << 20, "1/32 of the memory");
+        assert_eq!(bytes(16, 0, GIB, None), 2 << 20);
+        assert_eq!(bytes(1_024, 0, GIB / 4, None), RING_RECORDS_MIN * 32, "never less");
+        assert_eq!(bytes(2, 0, GIB, Some(20 << 20)), 32 << 20, "as much as is asked for");
+    }
 }

@@ -10,15 +10,19 @@ mod governor;
 mod groups;
 mod kernel;
 mod raw;
+mod ring;
 mod sends;
 mod session;
 mod snapshot;
 mod syscalls;
 mod target;
 mod translate;
+mod trigger;
 
+pub use ring::RingOptions;
 pub use session::{record, record_in_memory};
 pub use target::{Target, kill_group, run_as_invoking_user};
+pub use trigger::{Fired, Trigger, TriggerError};
 
 use schedlab_model::Nanos;
 use schedlab_model::machine::MachineDescription;
@@ -52,6 +56,10 @@ pub struct RecordOptions {
     pub poll: Duration,
     /// This machine as described before, with what things cost on it; `None` describes it as it is found.
     pub machine: Option<MachineDescription>,
+    /// Keep only the last seconds, and write them when something fires; `None` writes all as it goes.
+    pub ring: Option<RingOptions>,
+    /// Bytes of each CPU's buffer; `None` sizes it by the rate of switches before the start.
+    pub buffer: Option<u64>,
 }
 
 impl RecordOptions {
@@ -63,6 +71,8 @@ impl RecordOptions {
             detail: Detail::default(),
             poll: Duration::from_millis(20),
             machine: None,
+            ring: None,
+            buffer: None,
         }
     }
 }
@@ -87,6 +97,11 @@ pub trait Progress {
 
     /// Whether to end now and keep what was recorded (Ctrl-C).
     fn stop(&self) -> bool {
+        false
+    }
+
+    /// Whether the signal that a ring recording may wait for has come.
+    fn signalled(&self) -> bool {
         false
     }
 }
@@ -117,6 +132,16 @@ pub struct RecordSummary {
     pub counted_from: Option<Nanos>,
     /// Switches that the kernel hid and that were put in where they showed.
     pub gaps: u64,
+    /// What made a ring recording be written.
+    pub fired: Option<Fired>,
+    /// A ring recording that nothing fired for: nothing was written.
+    pub nothing_fired: bool,
+    /// Bytes of each CPU's buffer.
+    pub buffer_bytes: u64,
+    /// How full the fullest buffer was when it was read, in percent.
+    pub buffer_fill_max: u32,
+    /// When the control group was found to be gone.
+    pub vanished: Option<Nanos>,
 }
 
 /// Why there is no recording, or why it ended.

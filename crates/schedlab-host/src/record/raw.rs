@@ -48,6 +48,17 @@ pub(super) struct RawRecord {
     pub flags: u8,
 }
 
+impl RawRecord {
+    /// The name that it tells.
+    pub(super) fn text(&self) -> String {
+        let mut text = [0; 16];
+        text[..8].copy_from_slice(&self.a.to_ne_bytes());
+        text[8..].copy_from_slice(&self.b.to_ne_bytes());
+        let length = text.iter().position(|&byte| byte == 0).unwrap_or(16);
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    }
+}
+
 #[repr(C)]
 struct Record {
     time: u64,
@@ -113,6 +124,9 @@ pub(super) struct Rings {
     ring_records: usize,
     /// Time of the latest record read, for each CPU.
     latest: Vec<u64>,
+    /// The share of a ring that was full when it was read, in percent: at the last reading, and ever.
+    fill: u32,
+    fill_max: u32,
 }
 
 /// Counters of all rings, summed: operations of the target.
@@ -152,7 +166,7 @@ impl Rings {
     ) -> io::Result<Rings> {
         let rings = Mapping::new(rings, cpus * RING_BYTES as usize)?;
         let records = Mapping::new(records, cpus * ring_records * RECORD_BYTES as usize)?;
-        Ok(Rings { rings, records, cpus, ring_records, latest: vec![0; cpus] })
+        Ok(Rings { rings, records, cpus, ring_records, latest: vec![0; cpus], fill: 0, fill_max: 0 })
     }
 
     fn ring(&self, cpu: usize) -> &Ring {
@@ -171,10 +185,12 @@ impl Rings {
     /// record in the making held it up: later records of that CPU come with the next call.
     pub(super) fn drain(&mut self, out: &mut Vec<RawRecord>) -> Option<u64> {
         let mut complete_until: Option<u64> = None;
+        self.fill = 0;
         for cpu in 0..self.cpus {
             let ring = self.ring(cpu);
             let (head, mut at) = (ring.head.load(Ordering::Acquire), ring.tail.load(Ordering::Relaxed));
             let mut latest = self.latest[cpu];
+            self.fill = self.fill.max(((head - at) * 100 / self.ring_records as u64) as u32);
             while at < head {
                 match self.take(cpu, at) {
                     Some(mut record) => {
@@ -193,6 +209,7 @@ impl Rings {
             self.ring(cpu).tail.store(at, Ordering::Release);
             self.latest[cpu] = latest;
         }
+        self.fill_max = self.fill_max.max(self.fill);
         complete_until
     }
 
@@ -208,6 +225,16 @@ impl Rings {
             let Record { time, pid, kind, op, flags, a, b, .. } = *record.as_ptr();
             Some(RawRecord { time, a, b, pid, cpu: cpu as u32, kind, op, flags })
         }
+    }
+
+    /// How full the fullest ring was when it was read last, and ever, in percent.
+    pub(super) fn fill(&self) -> (u32, u32) {
+        (self.fill, self.fill_max)
+    }
+
+    /// Bytes of each CPU's ring.
+    pub(super) fn ring_bytes(&self) -> u64 {
+        self.ring_records as u64 * u64::from(RECORD_BYTES)
     }
 
     /// Records lost, for each CPU.

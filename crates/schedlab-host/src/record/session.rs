@@ -4,16 +4,20 @@
 //! own CPU time. Whether operations are told or counted is decided here, from their rate.
 
 use super::governor::Governor;
-use super::kernel::{Kernel, Telling};
+use super::kernel::{Kernel, RingSize, Telling};
 use super::raw::RawRecord;
-use super::target::{Child, processes};
+use super::ring::Ring;
+use super::target::{Child, group, processes};
 use super::translate::Translator;
-use super::{Detail, Progress, RecordError, RecordOptions, RecordSummary, Status, Target, groups, snapshot};
+use super::{
+    Detail, Fired, Progress, RecordError, RecordOptions, RecordSummary, Status, Target, groups, snapshot,
+};
 use crate::machine::{self, now_unix_s};
 use schedlab_model::Nanos;
 use schedlab_model::recording::codec::{self, RecordingWriter};
-use schedlab_model::recording::{Provenance, Recording};
-use std::io::Write;
+use schedlab_model::recording::{Provenance, Recording, TriggerInfo};
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The kernel half's clock and ours agree better than this.
@@ -22,6 +26,12 @@ const CLOCK_MARGIN_NS: u64 = 1_000_000;
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// How long the last record of a CPU is waited for.
 const LAST_RECORDS: Nanos = Nanos(1_000_000_000);
+/// The rings are read twice as often when one is fuller than this, and half as often again when all are emptier.
+const FILL_HIGH: u32 = 25;
+const FILL_LOW: u32 = 5;
+const POLL_MIN: Duration = Duration::from_millis(1);
+/// The rate of switches is measured over this long at least.
+const RATE_OVER: Duration = Duration::from_millis(10);
 
 fn clock(id: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -57,21 +67,97 @@ impl Drop for Priority {
     }
 }
 
-/// Records into `out` as it goes.
+/// What a reading of the rings found, besides records.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Look {
+    /// All that happened before this is told.
+    pub(super) until: u64,
+    pub(super) dropped: u64,
+    /// The command has ended, so.
+    pub(super) exit: Option<i32>,
+    /// The trigger's signal came.
+    pub(super) signalled: bool,
+    /// The user ended it.
+    pub(super) stopped: bool,
+    /// It is the last one.
+    pub(super) last: bool,
+}
+
+/// Where records go.
+pub(super) trait Store {
+    /// The next record in time order.
+    fn record(&mut self, raw: &RawRecord) -> io::Result<()>;
+    /// From now on reads come as sums, or one by one.
+    fn count(&mut self, counting: bool);
+    fn flush(&mut self) -> io::Result<()>;
+    /// Events and bytes so far.
+    fn progress(&mut self) -> (u64, u64);
+    /// After each reading; whether it has all it wants.
+    fn looked(&mut self, _look: &Look) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+impl<W: Write> Store for Translator<W> {
+    fn record(&mut self, raw: &RawRecord) -> io::Result<()> {
+        Translator::record(self, raw)
+    }
+
+    fn count(&mut self, counting: bool) {
+        self.counting = counting;
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer().flush()
+    }
+
+    fn progress(&mut self) -> (u64, u64) {
+        let writer = self.writer();
+        (writer.event_count(), writer.byte_count())
+    }
+}
+
+/// Switches of the whole machine since it started, and when they were read.
+fn switches() -> (u64, Nanos) {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let count = text.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok());
+    (count.unwrap_or(0), monotonic())
+}
+
+/// Switches a second since an earlier look.
+fn rate_since((before, since): (u64, Nanos)) -> u64 {
+    let passed = Duration::from_nanos((monotonic() - since).0);
+    if passed < RATE_OVER {
+        std::thread::sleep(RATE_OVER - passed);
+    }
+    let (after, now) = switches();
+    after.saturating_sub(before) * 1_000_000_000 / (now - since).0.max(1)
+}
+
+fn memory() -> u64 {
+    // SAFETY: plain system calls; both values are known to every kernel.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
+}
+
+/// Records into `out` as it goes; a ring recording when something fires, and else nothing.
 pub fn record<W: Write>(
     options: &RecordOptions,
     out: W,
     progress: &mut dyn Progress,
 ) -> Result<RecordSummary, RecordError> {
+    let earlier = switches();
     let mut child = match &options.target {
         Target::Command(command) => Some(Child::prepare(command)?),
         _ => None,
     };
     let mut targets = processes(&options.target)?;
+    let group = group(&options.target)?;
     targets.extend(child.as_ref().map(Child::pid));
     let machine = options.machine.clone().unwrap_or_else(machine::describe);
     let cpus = machine::possible_cpus();
-    let mut kernel = Kernel::load(cpus)?;
+    let size = RingSize { cpus, switches: rate_since(earlier), memory: memory(), given: options.buffer };
+    let mut kernel = Kernel::load(size)?;
     let priority = Priority::raise();
     let cpu_before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
     kernel.attach(&targets, options.detail)?;
@@ -80,15 +166,8 @@ pub fn record<W: Write>(
     existing.iter_mut().for_each(|task| task.target = targets.contains(&task.tgid));
     let mut provenance = provenance(options);
     provenance.groups = Some(groups::settings(&existing));
-    let writer = RecordingWriter::new(out, &provenance, &machine).map_err(RecordError::Write)?;
-    let mut translator = Translator::new(writer, start.0, existing);
-    translator.counting = options.detail == Detail::Counted;
-    if let Some(child) = &mut child {
-        child.start()?;
-    }
     let mut session = Session {
         kernel,
-        translator,
         start,
         end: Nanos::ZERO,
         pending: Vec::new(),
@@ -96,16 +175,58 @@ pub fn record<W: Write>(
         governor: Governor::new(start, machine.topology.cpu_count()),
         counted_from: (options.detail == Detail::Counted).then_some(Nanos::ZERO),
         unread: vec![0; cpus],
+        until: start.0,
+        group,
+        vanished: None,
     };
-    session.run(options, child.as_mut(), progress)?;
-    drop(priority);
-    if let Some(child) = &mut child {
-        provenance.exit_code = child.ended();
-        if provenance.exit_code.is_none() {
-            child.stop();
+    let counting = options.detail == Detail::Counted;
+    match &options.ring {
+        None => {
+            let writer = RecordingWriter::new(out, &provenance, &machine).map_err(RecordError::Write)?;
+            let mut translator = Translator::new(writer, start.0, existing);
+            translator.counting = counting;
+            session.whole(options, &mut child, progress, &mut translator)?;
+            drop(priority);
+            provenance.exit_code = ended(&mut child);
+            session.finish(translator, start.0, provenance, cpu_before)
+        }
+        Some(ring) => {
+            let mut ring =
+                Ring::new(ring.clone(), &machine, start.0, existing).map_err(RecordError::Write)?;
+            ring.count(counting);
+            session.whole(options, &mut child, progress, &mut ring)?;
+            drop(priority);
+            provenance.exit_code = ended(&mut child);
+            if ring.fired().is_none() {
+                return Ok(session.nothing_fired(&provenance));
+            }
+            let (translator, from, fired) =
+                ring.write(out, &provenance, session.end.0).map_err(RecordError::Write)?;
+            provenance.trigger = fired.as_ref().map(|fired| trigger_info(fired, &translator));
+            let summary = session.finish(translator, from, provenance, cpu_before)?;
+            Ok(RecordSummary { fired, ..summary })
         }
     }
-    session.finish(provenance, cpu_before)
+}
+
+/// What the file tells of the trigger.
+fn trigger_info<W: Write>(fired: &Fired, translator: &Translator<W>) -> TriggerInfo {
+    TriggerInfo {
+        what: fired.what.clone(),
+        at: fired.at,
+        task: fired.task.as_ref().and_then(|(_, pid)| translator.known(*pid as u32)),
+        delay: fired.delay,
+    }
+}
+
+/// The command's exit code; one that outlives the recording is asked to end.
+fn ended(child: &mut Option<Child>) -> Option<i32> {
+    let child = child.as_mut()?;
+    let code = child.ended();
+    if code.is_none() {
+        child.stop();
+    }
+    code
 }
 
 /// Records into memory and reads it back.
@@ -134,9 +255,8 @@ fn provenance(options: &RecordOptions) -> Provenance {
     }
 }
 
-struct Session<W: Write> {
+struct Session {
     kernel: Kernel,
-    translator: Translator<W>,
     start: Nanos,
     /// When the recording ended: not yet while it is zero.
     end: Nanos,
@@ -146,53 +266,90 @@ struct Session<W: Write> {
     counted_from: Option<Nanos>,
     /// Records that were still not whole at the end, for each CPU.
     unread: Vec<u64>,
+    /// All before this has been told.
+    until: u64,
+    /// The control group that is recorded, and when it was found to be gone.
+    group: Option<PathBuf>,
+    vanished: Option<Nanos>,
 }
 
-impl<W: Write> Session<W> {
+impl Session {
+    /// From the target's start to the end.
+    fn whole(
+        &mut self,
+        options: &RecordOptions,
+        child: &mut Option<Child>,
+        progress: &mut dyn Progress,
+        store: &mut dyn Store,
+    ) -> Result<(), RecordError> {
+        if let Some(child) = child {
+            child.start()?;
+        }
+        self.run(options, child.as_mut(), progress, store)
+    }
+
     fn run(
         &mut self,
         options: &RecordOptions,
         mut child: Option<&mut Child>,
         progress: &mut dyn Progress,
+        store: &mut dyn Store,
     ) -> Result<(), RecordError> {
         let limit = options.duration.map(|duration| Nanos(duration.as_nanos() as u64));
+        let (mut rest, mut satisfied) = (options.poll, false);
         loop {
             match &child {
-                Some(child) => child.rest(options.poll),
-                None => std::thread::sleep(options.poll),
+                Some(child) => child.rest(rest),
+                None => std::thread::sleep(rest),
             }
-            let ended = child.as_mut().is_some_and(|child| child.ended().is_some());
+            let exit = child.as_mut().and_then(|child| child.ended());
             let elapsed = monotonic() - self.start;
-            let over = ended || progress.stop() || limit.is_some_and(|limit| elapsed >= limit);
+            let stopped = progress.stop();
+            let over = satisfied || exit.is_some() || stopped || limit.is_some_and(|limit| elapsed >= limit);
             if over {
                 self.end = monotonic();
                 self.kernel.detach();
             }
-            self.poll(over)?;
-            progress.update(&self.status(elapsed));
+            self.poll(over, store)?;
+            let signalled = progress.signalled();
+            let dropped = self.kernel.rings.dropped().iter().sum();
+            let look = Look { until: self.until, dropped, exit, signalled, stopped, last: over };
+            satisfied = store.looked(&look).map_err(RecordError::Write)?;
+            let (events, bytes) = store.progress();
+            progress.update(&Status { elapsed, events, bytes, dropped });
             if over {
                 return Ok(());
             }
+            rest = self.next_rest(rest, options.poll);
             if options.detail == Detail::Adaptive && self.kernel.can_count() {
-                self.adapt()?;
+                self.adapt(store)?;
             }
         }
     }
 
+    /// Reads more often while rings fill faster than they are read.
+    fn next_rest(&self, rest: Duration, longest: Duration) -> Duration {
+        match self.kernel.rings.fill().0 {
+            FILL_HIGH.. => (rest / 2).max(POLL_MIN.min(longest)),
+            0..FILL_LOW => (rest * 2).min(longest),
+            _ => rest,
+        }
+    }
+
     /// Tells less where telling costs the target too much.
-    fn adapt(&mut self) -> Result<(), RecordError> {
+    fn adapt(&mut self, store: &mut dyn Store) -> Result<(), RecordError> {
         let Some(telling) = self.governor.judge(monotonic(), self.kernel.rings.counters()) else {
             return Ok(());
         };
         self.kernel.tell(telling)?;
         self.counted_from.get_or_insert(monotonic() - self.start);
-        self.translator.counting = matches!(telling, Telling::Sends { receives: false });
+        store.count(matches!(telling, Telling::Sends { receives: false }));
         Ok(())
     }
 
-    /// Reads the rings and writes what is certainly complete; with `last` all there is up to the end. Programs
+    /// Reads the rings and tells what is certainly complete; with `last` all there is up to the end. Programs
     /// are detached one after the other, which takes time in which only some of them tell.
-    fn poll(&mut self, last: bool) -> Result<(), RecordError> {
+    fn poll(&mut self, last: bool, store: &mut dyn Store) -> Result<(), RecordError> {
         let now = monotonic();
         let mut held_up = self.kernel.rings.drain(&mut self.pending);
         // A CPU that its hypervisor stopped within a program finishes its record when it runs again.
@@ -208,44 +365,72 @@ impl<W: Write> Session<W> {
         self.pending.sort_by_key(|record| record.time);
         let complete = self.pending.partition_point(|record| record.time < until);
         for record in &self.pending[..complete] {
-            self.translator.record(record).map_err(RecordError::Write)?;
+            store.record(record).map_err(RecordError::Write)?;
         }
         self.pending.drain(..complete);
+        self.until = self.until.max(until);
         if last || now - self.flushed >= Nanos(FLUSH_EVERY.as_nanos() as u64) {
-            self.translator.writer().flush().map_err(RecordError::Write)?;
+            store.flush().map_err(RecordError::Write)?;
             self.flushed = now;
+            if self.vanished.is_none() && self.group.as_ref().is_some_and(|group| !group.exists()) {
+                self.vanished = Some(now - self.start);
+            }
         }
         Ok(())
     }
 
-    fn status(&mut self, elapsed: Nanos) -> Status {
-        let dropped = self.kernel.rings.dropped().iter().sum();
-        let writer = self.translator.writer();
-        Status { elapsed, events: writer.event_count(), bytes: writer.byte_count(), dropped }
+    fn dropped_per_cpu(&self) -> Vec<u64> {
+        self.kernel.rings.dropped().iter().zip(&self.unread).map(|(a, b)| a + b).collect()
     }
 
-    fn finish(self, mut provenance: Provenance, cpu_before: Nanos) -> Result<RecordSummary, RecordError> {
-        let duration = (self.end - self.start).max(self.translator.last());
-        let dropped = self.kernel.rings.dropped();
-        let dropped_per_cpu: Vec<u64> = dropped.iter().zip(&self.unread).map(|(a, b)| a + b).collect();
-        let gaps = self.translator.gaps();
-        let writer = self.translator.into_writer();
+    /// Ends the file, which began at `from`.
+    fn finish<W: Write>(
+        self,
+        translator: Translator<W>,
+        from: u64,
+        mut provenance: Provenance,
+        cpu_before: Nanos,
+    ) -> Result<RecordSummary, RecordError> {
+        let duration = Nanos(self.end.0.saturating_sub(from)).max(translator.last());
+        let dropped_per_cpu = self.dropped_per_cpu();
+        let gaps = translator.gaps();
+        let writer = translator.into_writer();
+        let later = Nanos(from) - self.start;
         provenance.dropped = dropped_per_cpu.iter().sum();
         provenance.dropped_per_cpu = dropped_per_cpu.clone();
-        provenance.counted_from = self.counted_from;
+        provenance.counted_from = self.counted_from.map(|counted| counted.saturating_sub(later));
         provenance.recorder_cpu = clock(libc::CLOCK_THREAD_CPUTIME_ID) - cpu_before;
         let (events, bytes) = (writer.event_count(), writer.byte_count());
         writer.finish(&provenance, duration).map_err(RecordError::Write)?;
         Ok(RecordSummary {
-            started_ns: self.start.0,
+            started_ns: from,
             exit_code: provenance.exit_code,
             events,
             bytes,
             dropped_per_cpu,
             recorder_cpu: provenance.recorder_cpu,
             duration,
-            counted_from: self.counted_from,
+            counted_from: provenance.counted_from,
             gaps,
+            buffer_bytes: self.kernel.rings.ring_bytes(),
+            buffer_fill_max: self.kernel.rings.fill().1,
+            vanished: self.vanished,
+            ..RecordSummary::default()
         })
+    }
+
+    /// A ring recording that ended without a reason to write it.
+    fn nothing_fired(self, provenance: &Provenance) -> RecordSummary {
+        RecordSummary {
+            started_ns: self.start.0,
+            exit_code: provenance.exit_code,
+            dropped_per_cpu: self.dropped_per_cpu(),
+            duration: self.end - self.start,
+            nothing_fired: true,
+            buffer_bytes: self.kernel.rings.ring_bytes(),
+            buffer_fill_max: self.kernel.rings.fill().1,
+            vanished: self.vanished,
+            ..RecordSummary::default()
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::{RecordError, snapshot};
 use crate::process::ProcessDescriptor;
+use schedlab_model::recording::TaskInfo;
 use std::env;
 use std::ffi::{CStr, CString, OsString};
 use std::fmt;
@@ -29,6 +30,8 @@ pub enum Target {
     Cgroup(PathBuf),
     /// Several processes: what they are, and their ids.
     Processes(String, Vec<i32>),
+    /// All of user space but the recorder.
+    UserSpace,
     /// Nobody in particular: every task is background.
     Machine,
 }
@@ -41,6 +44,7 @@ impl fmt::Display for Target {
             Target::Unit(unit) => write!(f, "unit {unit}"),
             Target::Cgroup(path) => write!(f, "control group {}", path.display()),
             Target::Processes(what, _) => f.write_str(what),
+            Target::UserSpace => f.write_str("all of user space"),
             Target::Machine => f.write_str("the whole machine"),
         }
     }
@@ -279,8 +283,26 @@ pub(super) fn processes(target: &Target) -> Result<Vec<i32>, RecordError> {
             let process = snapshot::process_of(*pid).ok_or(RecordError::NoProcess(*pid))?;
             Ok(vec![process])
         }
-        Target::Unit(unit) => members(&unit_cgroup(unit)?),
-        Target::Cgroup(path) => members(&cgroup_directory(path)?),
+        Target::UserSpace => {
+            let own = std::process::id() as i32;
+            let of_user = |task: &TaskInfo| task.pid == task.tgid && task.pid != own;
+            let tasks = snapshot::tasks();
+            let of_user = tasks.iter().filter(|task| of_user(task) && !task.attributes.kernel_thread);
+            Ok(of_user.map(|task| task.pid).collect())
+        }
+        Target::Unit(_) | Target::Cgroup(_) => {
+            let Some(directory) = group(target)? else { return Ok(Vec::new()) };
+            members(&directory)
+        }
+    }
+}
+
+/// The directory of a target that is a control group.
+pub(super) fn group(target: &Target) -> Result<Option<PathBuf>, RecordError> {
+    match target {
+        Target::Unit(unit) => unit_cgroup(unit).map(Some),
+        Target::Cgroup(path) => cgroup_directory(path).map(Some),
+        _ => Ok(None),
     }
 }
 

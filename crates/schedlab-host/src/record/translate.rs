@@ -91,6 +91,8 @@ pub(super) struct Translator<W: Write> {
     gaps: u64,
     /// Channels of the two directions of a connection.
     peers: Vec<(u64, u64)>,
+    /// Attributes of tasks whose attributes have changed since their row was made.
+    now: HashMap<TaskId, TaskAttributes>,
     patterns: HashMap<TaskId, Table>,
     senders: Vec<Sender>,
     /// Reads come as sums, told at the latest when their task is switched out; sends come at once.
@@ -118,6 +120,7 @@ impl<W: Write> Translator<W> {
             running: Vec::new(),
             gaps: 0,
             peers: Vec::new(),
+            now: HashMap::new(),
             patterns: HashMap::new(),
             senders: Vec::new(),
             counting: false,
@@ -142,6 +145,52 @@ impl<W: Write> Translator<W> {
 
     pub(super) fn last(&self) -> Nanos {
         self.last
+    }
+
+    /// Every task so far, by id.
+    pub(super) fn rows(&self) -> &[TaskInfo] {
+        &self.tasks
+    }
+
+    /// The task that has this pid now, if it was told of.
+    pub(super) fn known(&self, pid: u32) -> Option<TaskId> {
+        self.by_pid.get(pid as usize).copied().filter(|&id| id != UNKNOWN).map(TaskId)
+    }
+
+    /// A task's attributes after all changes so far; its row has the first ones.
+    pub(super) fn attributes_now(&self, task: TaskId) -> TaskAttributes {
+        self.now.get(&task).unwrap_or(&self.tasks[task.index()].attributes).clone()
+    }
+
+    /// How many connections are remembered, ended ones too.
+    pub(super) fn peer_count(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// What is told once and counts from then on: the latest connections, and the patterns of tasks that live.
+    pub(super) fn connections(&self, time: u64) -> Vec<RawRecord> {
+        const PEERS_KEPT: usize = 1 << 16;
+        let told = RawRecord { time, ..RawRecord::default() };
+        let peers = &self.peers[self.peers.len().saturating_sub(PEERS_KEPT)..];
+        let mut all: Vec<RawRecord> =
+            peers.iter().map(|&(a, b)| RawRecord { kind: kind::PEERS, a, b, ..told }).collect();
+        for (task, table) in &self.patterns {
+            let pid = self.tasks[task.index()].pid as u32;
+            if self.known(pid) != Some(*task) {
+                continue;
+            }
+            let entries = table.iter().enumerate().filter_map(|(at, entry)| Some((at, (*entry)?)));
+            all.extend(entries.map(|(at, entry)| RawRecord {
+                kind: kind::PATTERN,
+                pid,
+                op: at as u8,
+                flags: entry.next,
+                a: self.channels[entry.channel.index()].identity,
+                b: u64::from(entry.bytes),
+                ..told
+            }));
+        }
+        all
     }
 
     /// Writes what became known late and hands the writer back.
@@ -508,7 +557,7 @@ impl<W: Write> Translator<W> {
             tgid: (raw.a >> 32) as i32,
             name: row.name.clone(),
             parent,
-            attributes: row.attributes.clone(),
+            attributes: self.attributes_now(parent),
             target: raw.flags & 1 != 0,
             existed: false,
             start_cpu: CpuId(raw.cpu),
@@ -519,11 +568,7 @@ impl<W: Write> Translator<W> {
 
     fn rename(&mut self, raw: &RawRecord) -> TaskId {
         let task = self.task(raw.pid);
-        let mut text = [0; 16];
-        text[..8].copy_from_slice(&raw.a.to_ne_bytes());
-        text[8..].copy_from_slice(&raw.b.to_ne_bytes());
-        let length = text.iter().position(|&byte| byte == 0).unwrap_or(16);
-        let name = String::from_utf8_lossy(&text[..length]).into_owned();
+        let name = raw.text();
         if self.tasks[task.index()].name != name {
             self.tasks[task.index()].name = name;
             self.writer.task(task, &self.tasks[task.index()]);
@@ -531,7 +576,7 @@ impl<W: Write> Translator<W> {
         task
     }
 
-    /// Attributes are kept current only to tell what changed; the row keeps those of the start.
+    /// The row keeps the attributes of the start; a child inherits those of now.
     fn attributes(&mut self, raw: &RawRecord) -> Option<EventKind> {
         let task = self.task(raw.pid);
         let policy = Policy::from_number(u32::from(raw.op)).unwrap_or_default();
@@ -543,6 +588,10 @@ impl<W: Write> Translator<W> {
             // A full disk shows at the next event, too.
             let _ = self.writer.event(&Event { time, cpu, kind: event });
         }
+        let mut now = self.attributes_now(task);
+        (now.policy, now.nice, now.rt_priority) = (policy, nice, raw.flags);
+        now.slice = (raw.b > 0).then_some(Nanos(raw.b));
+        self.now.insert(task, now);
         Some(EventKind::AttributesChanged { task, policy, nice, rt_priority: raw.flags })
     }
 
@@ -556,6 +605,8 @@ impl<W: Write> Translator<W> {
             false => snapshot::affinity(&format!("/proc/{tgid}/task/{pid}")).unwrap_or_default(),
         };
         let set = snapshot::unrestricted_or(set);
+        let now = self.attributes_now(task);
+        self.now.insert(task, TaskAttributes { affinity: set.clone(), ..now });
         let index = self.cpu_sets.iter().position(|known| *known == set).unwrap_or_else(|| {
             self.writer.cpu_set(self.cpu_sets.len() as u32, &set);
             self.cpu_sets.push(set);

@@ -107,6 +107,24 @@ pub struct Provenance {
     pub partial: bool,
     /// Wall-clock time of the start, seconds since the epoch; 0 if unknown.
     pub started_unix_s: u64,
+    /// Why these seconds were kept, if the recorder kept only the last ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<TriggerInfo>,
+}
+
+/// What made a recorder keep the last seconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriggerInfo {
+    /// The trigger as it was given (`run-delay>20ms`), or what ended the recording.
+    pub what: String,
+    /// When.
+    pub at: Nanos,
+    /// The task that was late.
+    #[serde(default)]
+    pub task: Option<TaskId>,
+    /// How long it had waited for a CPU.
+    #[serde(default)]
+    pub delay: Option<Nanos>,
 }
 
 impl Provenance {
@@ -117,7 +135,7 @@ impl Provenance {
 }
 
 /// The longest recording that is read: 104 days.
-const DURATION_MAX: Nanos = Nanos(1 << 53);
+pub const DURATION_MAX: Nanos = Nanos(1 << 53);
 
 /// A whole recording in memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -41,6 +41,7 @@ pub struct ImportArgs {
   schedlab diff before.slrec after.slrec
   schedlab diff old1.slrec,old2.slrec,old3.slrec new1.slrec,new2.slrec,new3.slrec
   schedlab diff monday.json friday.json --candidate vtime --json -
+  schedlab diff ranked.json ranked.json --candidate fair,vtime
 
 Several recordings of each side tell what differs by chance; results of compare and simulate hold their runs already.")]
 pub struct DiffArgs {
@@ -50,9 +51,10 @@ pub struct DiffArgs {
     /// The same of after
     #[arg(value_name = "AFTER", value_delimiter = ',', num_args = 1, value_hint = ValueHint::FilePath, required = true)]
     pub after: Vec<PathBuf>,
-    /// Candidate of results [default: the first of each]
-    #[arg(long, value_name = "NAME")]
-    pub candidate: Option<String>,
+    /// Candidate of results, one for both sides or one for each [default: the only one, else the first that both have; of
+    /// one and the same result the first and the second]
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
+    pub candidate: Vec<String>,
     /// Write as JSON; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,

@@ -288,6 +288,14 @@ pub fn interrupt_flag() -> Arc<AtomicBool> {
     flag
 }
 
+/// A flag that SIGUSR1 raises.
+pub fn signal_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&flag))
+        .context("cannot wait for SIGUSR1")?;
+    Ok(flag)
+}
+
 /// A result with what is known before any run.
 pub fn empty_result(machine: &MachineDescription) -> ResultFile {
     ResultFile {

@@ -15,7 +15,7 @@ use serde_json::json;
 
 /// Imports and says what was found.
 pub fn run(args: &ImportArgs) -> Result<(), Failure> {
-    let options = ImportOptions { target: args.target.clone() };
+    let options = ImportOptions { target: args.target.clone(), ..ImportOptions::default() };
     let mut recording = work::load_trace(&args.file, &options)?;
     if let Some(name) = &args.machine {
         let choice = MachineChoice { machine: Some(name.clone()), cpus: None, kernel: None };

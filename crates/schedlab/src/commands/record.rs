@@ -9,7 +9,10 @@ use crate::output::{give_to_caller, make_directory, print_text, write_json};
 use crate::progress;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
-use schedlab_host::record::{self, Progress, RecordError, RecordOptions, RecordSummary, Status, Target};
+use schedlab_host::record::{
+    self, Progress, RecordError, RecordOptions, RecordSummary, RingOptions, Status, Target, Trigger,
+};
+use schedlab_model::Nanos;
 use schedlab_report::units;
 use serde_json::json;
 use std::fs::File;
@@ -24,11 +27,17 @@ pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
     let target = target(args)?;
     if args.dry_run {
         let (what, file) = (target.to_string(), args.output.display());
-        return print_text(&format!("would record {what} into {file}\n"));
+        let ring = ring(args, &target)?.map(|ring| {
+            let triggers: Vec<String> = ring.triggers.iter().map(ToString::to_string).collect();
+            format!("the last {} of ", Nanos(ring.span.as_nanos() as u64)) + &triggers.join(" or ") + ": "
+        });
+        return print_text(&format!("would record {}{what} into {file}\n", ring.unwrap_or_default()));
     }
     let interrupted = common::interrupt_flag();
     let mut options = RecordOptions {
         duration: args.duration.map(|time| Duration::from_nanos(time.0)),
+        ring: ring(args, &target)?,
+        buffer: args.buffer_mib.map(|mib| mib << 20),
         ..RecordOptions::new(target)
     };
     if let Some(file) = &args.machine {
@@ -45,7 +54,13 @@ pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
         "dropped": summary.dropped_per_cpu.iter().sum::<u64>(), "duration_ns": summary.duration.0,
         "recorder_cpu_ns": summary.recorder_cpu.0, "exit_code": summary.exit_code,
         "counted_from_ns": summary.counted_from.map(|from| from.0), "gaps": summary.gaps,
-        "interrupted": interrupted,
+        "interrupted": interrupted, "written": !summary.nothing_fired,
+        "trigger": summary.fired.as_ref().map(|fired| json!({
+            "what": fired.what, "at_ns": fired.at.0, "after_start_ns": fired.after_start.0,
+            "task": fired.task.as_ref().map(|(name, _)| name), "pid": fired.task.as_ref().map(|(_, pid)| pid),
+            "delay_ns": fired.delay.map(|delay| delay.0)})),
+        "buffer_bytes": summary.buffer_bytes, "buffer_fill_percent": summary.buffer_fill_max,
+        "group_vanished_ns": summary.vanished.map(|when| when.0),
     });
     if !write_json(args.json.as_deref(), &value)? {
         print_text(&facts)?;
@@ -64,14 +79,16 @@ fn target(args: &RecordArgs) -> Result<Target, Failure> {
         (.., Some(path)) => Some(Target::Cgroup(path.clone())),
         _ => None,
     };
+    let endless = args.duration.is_none() && args.ring.is_none();
     match existing {
         Some(target) if !args.command.is_empty() => {
             Err(Failure::BadInput(anyhow::anyhow!("record either {target} or a command, not both")))
         }
-        Some(target) if args.duration.is_none() => Err(Failure::BadInput(anyhow::anyhow!(
-            "{target} does not end by itself: say for how long to record, e.g. --duration 10s"
+        Some(target) if endless => Err(Failure::BadInput(anyhow::anyhow!(
+            "{target} does not end by itself: say for how long to record, e.g. --duration 10s, or keep the last seconds, e.g. --ring 10s"
         ))),
         Some(target) => Ok(target),
+        None if args.command.is_empty() && args.ring.is_some() => Ok(Target::UserSpace),
         None if args.command.is_empty() => Err(Failure::BadInput(anyhow::anyhow!(
             "nothing to record: give a command after --, or --pid, --unit or --cgroup"
         ))),
@@ -79,11 +96,34 @@ fn target(args: &RecordArgs) -> Result<Target, Failure> {
     }
 }
 
+/// The settings of a ring recording, if one is asked for.
+fn ring(args: &RecordArgs, target: &Target) -> Result<Option<RingOptions>, Failure> {
+    let Some(span) = args.ring else { return Ok(None) };
+    let refuse = |text: &str| Err(Failure::BadInput(anyhow::anyhow!("{text}")));
+    if !(RING_MIN..=RING_MAX).contains(&span) {
+        return refuse(&format!("--ring keeps {RING_MIN} to {RING_MAX}, not {span}"));
+    }
+    if args.trigger.contains(&Trigger::ExitNonzero) && !matches!(target, Target::Command(_)) {
+        return refuse("the trigger exit-nonzero needs a command to record: give one after --");
+    }
+    let mut ring = RingOptions::new(Duration::from_nanos(span.0));
+    ring.after = Duration::from_nanos(args.after.0);
+    if !args.trigger.is_empty() {
+        ring.triggers.clone_from(&args.trigger);
+    }
+    Ok(Some(ring))
+}
+
+/// How much a ring may keep.
+const RING_MIN: Nanos = Nanos(10_000_000);
+const RING_MAX: Nanos = Nanos(600_000_000_000);
+
 /// Shows how the recording stands and ends it at Ctrl-C.
 struct Watch {
     bar: ProgressBar,
     what: String,
     interrupted: Arc<AtomicBool>,
+    signalled: Option<Arc<AtomicBool>>,
 }
 
 impl Progress for Watch {
@@ -94,6 +134,10 @@ impl Progress for Watch {
 
     fn stop(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn signalled(&self) -> bool {
+        self.signalled.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 }
 
@@ -113,15 +157,17 @@ pub fn record_to(
     let file = File::create(&partial).with_context(|| format!("cannot write {}", path.display()))?;
     give_to_caller(&partial);
     let bar = progress::spinner(context.quiet, format!("recording {what}"));
-    let mut watch = Watch { bar, what, interrupted };
+    let signalled = options.ring.as_ref().map(|_| common::signal_flag()).transpose()?;
+    let mut watch = Watch { bar, what, interrupted, signalled };
     let outcome = record::record(&options, BufWriter::new(file), &mut watch);
     watch.bar.finish_and_clear();
     let kept = match &outcome {
-        Err(error) if never_began(error) => std::fs::remove_file(&partial).map(|()| {
+        Ok(summary) if !summary.nothing_fired => std::fs::rename(&partial, path),
+        Err(error) if !never_began(error) => std::fs::rename(&partial, path),
+        _ => std::fs::remove_file(&partial).map(|()| {
             // A directory made for nothing would be in the way; it goes only if it is empty.
             drop(made.map(std::fs::remove_dir));
         }),
-        _ => std::fs::rename(&partial, path),
     };
     let summary = outcome.map_err(failure)?;
     kept.with_context(|| format!("cannot write {}", path.display()))?;
@@ -150,6 +196,12 @@ pub fn failure(error: RecordError) -> Failure {
 
 fn facts(path: &Path, summary: &RecordSummary) -> String {
     let dropped: u64 = summary.dropped_per_cpu.iter().sum();
+    if summary.nothing_fired {
+        return format!(
+            "Nothing    fired in {}; nothing was written ({dropped} events lost). --trigger end writes the last seconds\n",
+            summary.duration
+        );
+    }
     let per_event = summary.bytes as f64 / summary.events.max(1) as f64;
     let mut text = format!(
         "Recorded   {} in {}: {} events, {:.1} bytes each, {dropped} lost\n",
@@ -158,6 +210,15 @@ fn facts(path: &Path, summary: &RecordSummary) -> String {
         summary.events,
         per_event
     );
+    if let Some(fired) = &summary.fired {
+        text += &format!("Trigger    {fired}\n");
+    }
+    if let Some(when) = summary.vanished {
+        text += &format!(
+            "Note       the control group was gone after {when}: its processes had ended or were moved; those moved are recorded on\n"
+        );
+    }
+    text += &buffers(summary, dropped);
     let share = summary.recorder_cpu.as_secs_f64() / summary.duration.as_secs_f64().max(1e-9);
     text += &format!(
         "Recorder   {} of CPU time, {} of one CPU\n",
@@ -170,6 +231,21 @@ fn facts(path: &Path, summary: &RecordSummary) -> String {
     text += &format!("Next       schedlab compare {0}\n           schedlab show {0}\n", path.display());
     text
 }
+
+/// What to do about buffers that were too small, or nearly so.
+fn buffers(summary: &RecordSummary, dropped: u64) -> String {
+    let (fill, bytes) = (summary.buffer_fill_max, summary.buffer_bytes);
+    if dropped == 0 && fill <= FILL_CALM {
+        return String::new();
+    }
+    let (mib, more) = (bytes >> 20, (bytes >> 19).clamp(2, 512));
+    format!(
+        "Buffers    of {mib} MiB for each CPU were {fill} % full; --buffer-mib {more} next time holds twice as much\n"
+    )
+}
+
+/// Buffers that were never fuller need no word, in percent.
+const FILL_CALM: u32 = 60;
 
 /// Reads back what was just recorded.
 pub fn read_back(path: &Path) -> Result<schedlab_model::recording::Recording, Failure> {

@@ -126,6 +126,12 @@ fn recording_text(name: &str, recording: &Recording) -> (String, Value) {
     if provenance.partial {
         line("Note", "the recording ended early; this is what is whole of it".to_owned());
     }
+    if let Some(trigger) = &provenance.trigger {
+        let task = trigger.task.and_then(|task| recording.tasks.get(task.index())).map(|task| &task.name);
+        let late =
+            task.zip(trigger.delay).map(|(name, delay)| format!(": '{name}' had waited {delay} for a CPU"));
+        line("Trigger", format!("{} at {}{}", trigger.what, trigger.at, late.unwrap_or_default()));
+    }
     line("Tasks", format!("{target} of the target, {} in all", recording.tasks.len() - 1));
     line("Triage", triage.sentence());
     for metric in Metric::ALL {

@@ -60,6 +60,10 @@ pub fn load_trace(path: &Path, options: &ImportOptions) -> Result<Recording> {
     let name = || path.display().to_string();
     match schedlab_import::detect(&bytes) {
         Some(format) => schedlab_import::import(format, &bytes, options).with_context(name),
+        None if bytes.starts_with(&codec::MAGIC) && options.target.is_some() => bail!(
+            "{}: a recording has its target already, that it was made with; --target is for traces of other recorders",
+            path.display()
+        ),
         None if bytes.starts_with(&codec::MAGIC) => decode_recording(&bytes).with_context(name),
         None => bail!(
             "{}: unknown kind of file; schedlab reads .toml, rt-app's .json, .slrec, perf.data, trace-cmd's trace.dat and Perfetto traces",
