@@ -8,7 +8,8 @@ use schedlab_model::machine::KernelVersion;
 use schedlab_model::topology::Topology;
 use schedlab_model::{CpuId, Event};
 
-const SCHEDULERS: [&str; 3] = ["fifo", "vtime", "fixed_priority"];
+const SCHEDULERS: [&str; 7] =
+    ["fifo", "vtime", "fixed_priority", "ingosched", "ingo_ll", "nicksched", "staircase"];
 
 /// A task with a job of 1 ms every 20 ms beside hogs, one CPU.
 const PERIODIC_BESIDE_HOGS: &str = r#"
@@ -65,7 +66,9 @@ fn equal_weights_get_equal_shares_under_every_scheduler() {
     for scheduler in SCHEDULERS {
         let result = Run::new(scheduler, &workload, 1).run(&mut NullSink);
         let times = cpu_times(&result);
-        assert!(times[0].abs_diff(times[1]) < 100_000_000, "{scheduler}: {times:?}");
+        // nicksched's slices are 400 ms where nobody sleeps.
+        let slice = if scheduler == "nicksched" { 400_000_000 } else { 100_000_000 };
+        assert!(times[0].abs_diff(times[1]) <= slice, "{scheduler}: {times:?}");
     }
 }
 

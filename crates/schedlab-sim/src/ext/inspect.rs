@@ -31,13 +31,18 @@ impl Attached {
         self.set_global(name, value)
     }
 
-    /// Value of a global variable of the object.
-    pub(crate) fn global(&mut self, name: &str) -> Option<i64> {
+    /// Bytes of a global variable of the object.
+    fn global_bytes(&mut self, name: &str) -> Option<&[u8]> {
         let place = self.scheduler.image().locate(name).ok()?;
         let size = u64::from(self.scheduler.image().maps[place.map].value_size);
         let values = self.instance.map_values(place.map);
         let bytes = self.instance.memory().bytes(values, size)?;
-        let bytes = bytes.get(place.offset as usize..)?.get(..place.size as usize)?;
+        bytes.get(place.offset as usize..)?.get(..place.size as usize)
+    }
+
+    /// Value of a global variable of the object.
+    pub(crate) fn global(&mut self, name: &str) -> Option<i64> {
+        let bytes = self.global_bytes(name)?;
         let mut word = [0; 8];
         word.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(i64::from_le_bytes(word))
@@ -60,6 +65,11 @@ impl Simulation {
     /// without such a variable or without an object.
     pub fn global(&mut self, name: &str) -> Option<i64> {
         self.core.ext.attached()?.global(name)
+    }
+
+    /// Bytes of a global variable of the scheduler's object, of any type; `None` without such a variable or object.
+    pub fn global_bytes(&mut self, name: &str) -> Option<Vec<u8>> {
+        self.core.ext.attached()?.global_bytes(name).map(<[u8]>::to_vec)
     }
 
     /// Ends the scheduler as its loader does (`SCX_EXIT_UNREG`); its tasks go to the fair class. To be called

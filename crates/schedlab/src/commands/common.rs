@@ -139,7 +139,7 @@ pub fn candidates(
     let mut all: Vec<Candidate> = Vec::new();
     for text in list {
         let found = match text.as_str() {
-            "all" => standard_candidates(&library, kernel),
+            "all" => standard_candidates(&schedulers::everyday(), kernel),
             text => {
                 let mut candidate = parse_candidate(&numbered(text)?, &library).map_err(Failure::input)?;
                 text.clone_into(&mut candidate.name);
