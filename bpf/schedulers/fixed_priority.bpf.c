@@ -1,36 +1,93 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fixed_priority: strict order of nice values, no dynamic priority.
+ * fixed_priority: strict order of nice values, no dynamic priority; what the slides of 2006 wished for.
  *
  * Rule: of all tasks that wait, one with the lowest nice value runs; among equals, first come, first served.
  * A task that wakes takes the CPU it ran on last from a weaker one at once. The stronger a task, the longer
  * its slice: in proportion to 20 - nice, so that nice 0 gets `slice_ns`; when it is over, equals take turns.
- * Nothing a task does changes its place: neither sleeping nor using the CPU earns or costs anything.
+ * Neither sleeping nor using the CPU earns or costs anything. Two things may move a task, and both are asked for:
  *
- * State kept: one queue, ordered by static_prio; that number is the rank of a task.
+ * - INTERACTIVE: a task marked so goes before all that are not, from when it wakes until it has used up a short
+ *   slice or was preempted; then it is like others until it sleeps again, so that a mark gives latency, not time.
+ *   The mark is the policy SCHED_EXT, or a nice value of at most `interactive_nice`.
+ * - Fork control: each living child is a debt of its parent, and a child is born with what its parent owes. A
+ *   process that owes more than `fork_allowance` goes a level down for each further one, at most `fork_levels`, so
+ *   that a fork bomb sinks the deeper the more there is of it, while a shell or a build pays nothing. Threads are
+ *   free. Who has no more children owes no more than it was born with.
  *
- * Good at: predictable precedence; latency of the strongest tasks, whatever else runs.
+ * Few CPUs, up to `light_cpus`, share one queue: nothing to balance, no data of tasks unless a tree owes forks.
+ * More CPUs have a queue for each last-level cache; precedence then holds within a cache, and a CPU whose cache has
+ * nothing takes from the others.
+ *
+ * State kept: queues ordered by level, which is the rank of a task: static_prio and what it owes, 100 to 179, or
+ * static_prio - 100 while marked. Of a process that forked or was forked, its debt.
+ *
+ * When a priority changes: with the nice value; when a marked task wakes (up) and is interrupted (down); with forks
+ * beyond the allowance (down) and the end of children (up). Yielding: to the tail of the level.
+ *
+ * Good at: predictable precedence; latency of the strongest tasks, whatever else runs; a cheap decision.
  * Fails at: everything weaker while something stronger is runnable: weak tasks starve, for ever if need be.
  *
- * Source: the O(1) scheduler of Linux 2.6 without its interactivity bonus: priority order, round robin in a
- * level, slices longer for stronger tasks.
+ * Source: the plans at the end of the slides of Nakajima 2006 (plugsched): fixed priorities, SCHED_INTERACTIVE,
+ * control of fork(), a light scheduler that may give up scalability. Order and slices are those of the O(1) scheduler
+ * without its bonus. All numbers of the two additions are calibrated: no source has any.
  */
 #include "../include/schedlab.bpf.h"
 #include "../include/placement.bpf.h"
 
-/* Any number that is not a CPU's local queue. */
-#define SHARED_DSQ 0
 /* static_prio runs from 100 (nice -20) to 139 (nice 19). */
+#define PRIO_BEST 100
 #define PRIO_END 140
 #define PRIO_NICE_0 120
+/* p->policy. */
+#define SCHED_EXT 7
+#define ENOMEM 12
 
 KNOB(u64, slice_ns, 20000000, ns, 100000, 1000000000, "Slice of a task of nice 0; others in proportion to 20 - nice.");
 KNOB(u64, slice_min_ns, 1000000, ns, 100000, 100000000, "Shortest slice, whatever the nice value.");
 KNOB(bool, wakeup_preemption, 1, bool, 0, 1, "Whether a task that wakes takes its CPU from a weaker one at once.");
+KNOB(s32, interactive_nice, -21, nice, -21, 19, "Tasks of at most this nice value are INTERACTIVE, beside those of SCHED_EXT; -21: none.");
+KNOB(u64, interactive_slice_ns, 4000000, ns, 100000, 1000000000, "How long an INTERACTIVE task that woke runs before it is like others.");
+KNOB(bool, fork_control, 1, bool, 0, 1, "Whether forks beyond the allowance cost levels.");
+KNOB(u32, fork_allowance, 8, forks, 0, 100000, "Living children, its own and those before it in the tree, that cost a process nothing.");
+KNOB(u32, fork_levels, 40, levels, 0, 40, "Most levels that forks cost.");
+KNOB_FIXED(u32, light_cpus, 8, CPUs, 0, 1024, "Up to so many CPUs share one queue.");
+
+/* What a process owes for forks. */
+struct forks {
+	/* What it was born with, and its living children. */
+	u32 inherited;
+	u32 children;
+	/* Who forked it, and when that one began: a number may be another's by now. */
+	s32 parent_pid;
+	u64 parent_start;
+	/* It is counted in `debtors`. */
+	u8 counted;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct forks);
+} forkers SEC(".maps");
+
+/* Processes that owe more than the allowance; while there are none, nobody's debt is looked at. */
+static u64 debtors;
 
 EXIT_RECORD(exit_record);
 
-static u64 slice_of(const struct task_struct *p)
+static __always_inline bool is_light(void)
+{
+	return scx_bpf_nr_cpu_ids() <= light_cpus;
+}
+
+static __always_inline u64 queue_of(s32 cpu)
+{
+	return is_light() ? 0 : llc_of(cpu);
+}
+
+static __always_inline u64 slice_of(const struct task_struct *p)
 {
 	u32 prio = p->static_prio;
 	u64 slice;
@@ -41,18 +98,60 @@ static u64 slice_of(const struct task_struct *p)
 	return slice > slice_min_ns ? slice : slice_min_ns;
 }
 
+static __always_inline bool is_interactive(const struct task_struct *p)
+{
+	return p->policy == SCHED_EXT || (s32)p->static_prio - PRIO_NICE_0 <= interactive_nice;
+}
+
+/* Keeps `debtors` right after a debt changed. */
+static __always_inline void settle(struct forks *forks, u32 debt)
+{
+	bool owes = debt > fork_allowance;
+
+	if (owes == forks->counted)
+		return;
+	forks->counted = owes;
+	__sync_fetch_and_add(&debtors, owes ? 1 : -1);
+}
+
+/* Levels that a task is down for the forks it owes. */
+static __always_inline u64 levels_owed(struct task_struct *p)
+{
+	struct forks *forks;
+	u32 debt;
+
+	if (!fork_control || !debtors)
+		return 0;
+	forks = bpf_task_storage_get(&forkers, p, NULL, 0);
+	if (!forks)
+		return 0;
+	debt = forks->inherited + forks->children;
+	if (debt <= fork_allowance)
+		return 0;
+	debt -= fork_allowance;
+	return debt < fork_levels ? debt : fork_levels;
+}
+
+/* Level of a task that is not marked, or whose mark is used up. */
+static __always_inline u64 level_of(struct task_struct *p)
+{
+	return p->static_prio + levels_owed(p);
+}
+
 s32 SCHED_OP(fixed_priority_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	bool is_idle = false;
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 
-	if (is_idle)
+	if (is_idle) {
+		set_dsq_vtime(p, level_of(p));
 		dsq_insert(p, KERNEL_CONST(scx_dsq_id_flags, SCX_DSQ_LOCAL), slice_of(p), 0);
+	}
 	return cpu;
 }
 
-/* Ends the slice of the task on `cpu` if it is weaker than `p`. */
-static void preempt_weaker(const struct task_struct *p, s32 cpu)
+/* Ends the slice of the task on `cpu` if it is weaker than `level`. */
+static void preempt_weaker(u64 level, s32 cpu)
 {
 	struct task_struct *curr;
 	bool weaker = false;
@@ -60,7 +159,7 @@ static void preempt_weaker(const struct task_struct *p, s32 cpu)
 	bpf_rcu_read_lock();
 	curr = cpu_curr(cpu);
 	if (curr)
-		weaker = curr->static_prio > p->static_prio;
+		weaker = curr->scx.dsq_vtime > level;
 	bpf_rcu_read_unlock();
 	if (weaker)
 		scx_bpf_kick_cpu(cpu, KERNEL_CONST(scx_kick_flags, SCX_KICK_PREEMPT));
@@ -68,24 +167,102 @@ static void preempt_weaker(const struct task_struct *p, s32 cpu)
 
 void SCHED_OP(fixed_priority_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	dsq_insert_vtime(p, SHARED_DSQ, slice_of(p), p->static_prio, enq_flags);
+	bool woken = enq_flags & KERNEL_CONST(scx_enq_flags, SCX_ENQ_WAKEUP);
+	bool marked = woken && is_interactive(p);
+	u64 level = marked ? p->static_prio - PRIO_BEST : level_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	dsq_insert_vtime(p, queue_of(cpu), marked ? interactive_slice_ns : slice_of(p), level, enq_flags);
 	kick_idle_for(p, enq_flags);
-	if (wakeup_preemption && (enq_flags & KERNEL_CONST(scx_enq_flags, SCX_ENQ_WAKEUP)))
-		preempt_weaker(p, scx_bpf_task_cpu(p));
+	if (wakeup_preemption && woken)
+		preempt_weaker(level, cpu);
 }
 
 void SCHED_OP(fixed_priority_dispatch, s32 cpu, struct task_struct *prev)
 {
-	if (can_go_on(prev) && prev->static_prio < head_vtime(SHARED_DSQ, 0)) {
-		set_slice(prev, slice_of(prev));
-		return;
+	u64 own = queue_of(cpu);
+	u64 level;
+	u32 llc;
+
+	if (can_go_on(prev)) {
+		level = level_of(prev);
+		if (level < head_vtime(own, ~0ULL)) {
+			set_dsq_vtime(prev, level);
+			set_slice(prev, slice_of(prev));
+			return;
+		}
 	}
-	dsq_move_to_local(SHARED_DSQ);
+	if (dsq_move_to_local(own) || is_light())
+		return;
+	for (llc = 0; llc < LLCS_MAX; llc++) {
+		if (llc >= llc_count)
+			break;
+		if (llc != own && dsq_move_to_local(llc))
+			break;
+	}
+}
+
+void SCHED_OP(fixed_priority_set_weight, struct task_struct *p, u32 weight)
+{
+	set_dsq_vtime(p, level_of(p));
+}
+
+/* A child is a debt of its parent, and is born with what the parent owes by then. */
+s32 SCHED_OP_SLEEPABLE(fixed_priority_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_struct *parent = bpf_get_current_task_btf();
+	struct forks *forks, *child;
+
+	if (!args->fork || !parent->pid || p->tgid == parent->tgid)
+		return 0;
+	forks = bpf_task_storage_get(&forkers, parent, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	child = bpf_task_storage_get(&forkers, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!forks || !child)
+		return -ENOMEM;
+	__sync_fetch_and_add(&forks->children, 1);
+	settle(forks, forks->inherited + forks->children);
+	child->inherited = forks->inherited + forks->children;
+	child->parent_pid = parent->pid;
+	child->parent_start = parent->start_time;
+	settle(child, child->inherited);
+	return 0;
+}
+
+void SCHED_OP(fixed_priority_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct forks *child = bpf_task_storage_get(&forkers, p, NULL, 0);
+	struct task_struct *parent;
+	struct forks *forks;
+
+	if (!child)
+		return;
+	settle(child, 0);
+	if (!child->parent_pid)
+		return;
+	parent = bpf_task_from_pid(child->parent_pid);
+	if (!parent)
+		return;
+	forks = bpf_task_storage_get(&forkers, parent, NULL, 0);
+	if (forks && forks->children && parent->start_time == child->parent_start) {
+		__sync_fetch_and_add(&forks->children, -1);
+		settle(forks, forks->inherited + forks->children);
+	}
+	bpf_task_release(parent);
 }
 
 s32 SCHED_OP_SLEEPABLE(fixed_priority_init)
 {
-	return scx_bpf_create_dsq(SHARED_DSQ, -1);
+	u32 llc;
+	s32 error;
+
+	for (llc = 0; llc < LLCS_MAX; llc++) {
+		if (llc && (is_light() || llc >= llc_count))
+			break;
+		error = scx_bpf_create_dsq(llc, -1);
+		if (error)
+			return error;
+	}
+	return 0;
 }
 
 void SCHED_OP(fixed_priority_exit, struct scx_exit_info *info)
@@ -97,6 +274,9 @@ SCHED_OPS(fixed_priority_ops,
 	  .select_cpu = (void *)fixed_priority_select_cpu,
 	  .enqueue = (void *)fixed_priority_enqueue,
 	  .dispatch = (void *)fixed_priority_dispatch,
+	  .set_weight = (void *)fixed_priority_set_weight,
+	  .init_task = (void *)fixed_priority_init_task,
+	  .exit_task = (void *)fixed_priority_exit_task,
 	  .init = (void *)fixed_priority_init,
 	  .exit = (void *)fixed_priority_exit,
 	  .name = "fixed_priority");

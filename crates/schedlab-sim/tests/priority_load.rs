@@ -1,0 +1,96 @@
+//! What the priority schedulers do under load: a fork bomb beside an interactive task, and what a decision costs.
+
+// A test may read files; the simulator may not.
+#![allow(clippy::disallowed_methods)]
+
+mod ext_runs;
+mod priority_runs;
+
+use ext_runs::Run;
+use priority_runs::{free, run};
+use schedlab_model::event::NullSink;
+use schedlab_sim::Simulation;
+
+const MS: u64 = 1_000_000;
+
+fn scenario(name: &str) -> String {
+    let path = format!("{}/../../tests/priorities/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).expect("the scenario")
+}
+
+/// Mean and longest wait of the editor in µs, and how many of its 250 periods it ran in while the bomb was there.
+fn beside_bomb(scheduler: &str, knobs: &[(&str, i64)]) -> (u64, u64, u64) {
+    let ran = run(scheduler, &scenario("fork-bomb"), 1, knobs);
+    let editor = &ran.result.accounts[1];
+    let wakes = editor.voluntary_switches.max(1);
+    let mean = editor.run_delay.0 / wakes / 1000;
+    let gap = ran.longest_gap(1, 1_000 * MS) / 1000;
+    eprintln!("{scheduler} {knobs:?}: mean wait {mean} us, longest gap {gap} us, {wakes} jobs");
+    (mean, gap, wakes)
+}
+
+#[test]
+fn a_fork_bomb_leaves_an_interactive_task_alone_where_sleep_or_forks_count() {
+    for scheduler in ["ingosched", "nicksched", "staircase"] {
+        let (mean, gap, jobs) = beside_bomb(scheduler, &[]);
+        assert!(mean < 5_000 && gap < 1_000_000 && jobs > 280, "{scheduler}: {mean}, {gap}, {jobs}");
+    }
+    // Strict priorities alone have the editor wait for 250 slices; with controlled forks most of them are below it.
+    let (_, _, without) = beside_bomb("fixed_priority", &[("fork_control", 0)]);
+    let (_, _, with) = beside_bomb("fixed_priority", &[]);
+    assert!(with > 2 * without, "{with} jobs, {without} without control of forks");
+    let (mean, _, marked) = beside_bomb("fixed_priority", &[("interactive_nice", 0)]);
+    assert!(mean < 100_000 && marked >= with, "{mean} us, {marked} jobs");
+}
+
+#[test]
+fn a_mark_goes_first_but_earns_no_time() {
+    let text = "name = \"marked\"\nduration = \"4s\"\n[[task]]\nname = \"player\"\nnice = 0\n\
+        steps = [{ loop = { steps = [{ run = \"2ms\" }, { sleep = \"18ms\" }] } }]\n\
+        [[task]]\nname = \"hog\"\nnice = 0\ncount = 4\nsteps = [{ run = \"60s\" }]\n";
+    let wait = |knobs: &[(&str, i64)], text: &str| {
+        let ran = run("fixed_priority", text, 1, knobs);
+        let player = &ran.result.accounts[1];
+        (player.run_delay.0 / player.voluntary_switches.max(1), player.cpu_time.0)
+    };
+    let hogs_below = text.replace("name = \"hog\"\nnice = 0", "name = \"hog\"\nnice = 1");
+    // Marked: nice 0 and better. The hogs are one level below in either case.
+    let (marked, _) = wait(&[("interactive_nice", 0)], &hogs_below);
+    let (unmarked, _) = wait(&[], text);
+    assert!(marked < 100_000 && unmarked > 10 * MS, "{marked} and {unmarked}");
+    // All are marked and want all they can get: a mark is used up after a slice of 4 ms, and then they take turns.
+    let greedy = text.replace("{ run = \"2ms\" }, { sleep = \"18ms\" }", "{ run = \"60s\" }");
+    let (_, time) = wait(&[("interactive_nice", 0)], &greedy);
+    assert!(time < 1_000 * MS, "a fifth of 4 s is its share: {time}");
+}
+
+/// BPF instructions and callbacks for each switch between tasks.
+fn cost(scheduler: &str, cpus: u32) -> (u64, u64) {
+    let workload = "name = \"pairs\"\nduration = \"500ms\"\n[channels]\nto = { type = \"bytes\", count = 8 }\n\
+        fro = { type = \"bytes\", count = 8 }\n[[task]]\nname = \"ping\"\ncount = 8\n\
+        steps = [{ loop = { steps = [{ run = \"20us\" }, { send = { channel = \"to{i}\", bytes = 10 } }, { receive = { channel = \"fro{i}\", bytes = 10 } }] } }]\n\
+        [[task]]\nname = \"pong\"\ncount = 8\n\
+        steps = [{ loop = { steps = [{ receive = { channel = \"to{i}\", bytes = 10 } }, { run = \"20us\" }, { send = { channel = \"fro{i}\", bytes = 10 } }] } }]\n";
+    let config = Run { costs: free(), ..Run::new(scheduler, workload, cpus) }.config();
+    let mut simulation = Simulation::new(config).expect("valid");
+    simulation.log_callbacks();
+    let result = simulation.run(&mut NullSink).expect("runs");
+    assert_eq!(result.scheduler_exit, None, "{scheduler}");
+    let switches = result.report.context_switches.max(1);
+    let callbacks = simulation.take_callbacks().records.len() as u64;
+    let (instructions, calls) = (result.report.bpf_instructions / switches, callbacks * 10 / switches);
+    eprintln!("{scheduler} on {cpus}: {instructions} instructions, {calls} tenths of a callback a switch");
+    (instructions, calls)
+}
+
+#[test]
+fn fixed_priorities_cost_less_than_dynamic_ones() {
+    for cpus in [1, 4] {
+        let (fixed, _) = cost("fixed_priority", cpus);
+        cost("fifo", cpus);
+        for scheduler in ["ingosched", "ingo_ll", "nicksched", "staircase"] {
+            let (dynamic, _) = cost(scheduler, cpus);
+            assert!(fixed * 10 < dynamic * 7, "{scheduler} on {cpus}: {dynamic}, fixed priorities {fixed}");
+        }
+    }
+}
