@@ -36,11 +36,9 @@ fn a_fork_bomb_leaves_an_interactive_task_alone_where_sleep_or_forks_count() {
         assert!(mean < 5_000 && gap < 1_000_000 && jobs > 280, "{scheduler}: {mean}, {gap}, {jobs}");
     }
     // Strict priorities alone have the editor wait for 250 slices; with controlled forks most of them are below it.
-    let (_, _, without) = beside_bomb("fixed_priority", &[("fork_control", 0)]);
-    let (_, _, with) = beside_bomb("fixed_priority", &[]);
-    assert!(with > 2 * without, "{with} jobs, {without} without control of forks");
-    let (mean, _, marked) = beside_bomb("fixed_priority", &[("interactive_nice", 0)]);
-    assert!(mean < 100_000 && marked >= with, "{mean} us, {marked} jobs");
+    let (_, without, _) = beside_bomb("fixed_priority", &[("fork_control", 0)]);
+    let (_, with, _) = beside_bomb("fixed_priority", &[]);
+    assert!(with * 4 < without, "{with} us, {without} us without control of forks");
 }
 
 #[test]
