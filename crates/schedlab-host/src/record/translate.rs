@@ -606,7 +606,7 @@ impl<W: Write> Translator<W> {
         };
         let set = snapshot::unrestricted_or(set);
         let now = self.attributes_now(task);
-        self.now.insert(task, TaskAttributes { affinity: set.clone(), ..now });
+        self.now.insert(task, TaskAttributes { affinity: set, ..now });
         let index = self.cpu_sets.iter().position(|known| *known == set).unwrap_or_else(|| {
             self.writer.cpu_set(self.cpu_sets.len() as u32, &set);
             self.cpu_sets.push(set);

@@ -73,7 +73,7 @@ impl fmt::Display for Trigger {
 /// In the largest unit that it is whole in.
 fn exact(time: Nanos) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
-    let whole = units.into_iter().find(|(_, scale)| time.0 > 0 && time.0 % scale == 0);
+    let whole = units.into_iter().find(|(_, scale)| time.0 > 0 && time.0.is_multiple_of(*scale));
     whole.map_or_else(|| format!("{}ns", time.0), |(unit, scale)| format!("{}{unit}", time.0 / scale))
 }
 
