@@ -8,7 +8,7 @@ use super::builder::{BuildError, Builder};
 use super::{Amount, ChannelType, Op, TaskSpecId, TimerRef, Workload};
 use crate::cpu_set::CpuSet;
 use crate::ids::CpuId;
-use crate::policy::{Nice, Policy, TaskAttributes};
+use crate::policy::{Nice, TaskAttributes};
 use crate::time::Nanos;
 use std::collections::BTreeMap;
 
@@ -69,23 +69,6 @@ pub const BUILTINS: &[Builtin] = &[
             ("receive", "1200ns", "CPU time of one read"),
         ],
         make: hackbench,
-    },
-    Builtin {
-        name: "wakeup",
-        description: "A real-time thread that wakes another by a broadcast again and again, beside hackbench without end",
-        parameters: &[
-            ("samples", "1000", "broadcasts"),
-            ("rt", "1", "1: the thread that is woken is real-time too, 0: it is not"),
-            ("period", "10ms", "time between broadcasts; the thread must have answered before"),
-            ("run", "5us", "CPU time of a broadcast, and of an answer"),
-            ("groups", "10", "groups of 40 tasks of the load"),
-            ("fds", "20", "senders and receivers of a group"),
-            ("bytes", "100", "bytes of a message"),
-            ("buffer", "27800", "bytes a socket holds"),
-            ("send", "1500ns", "CPU time of one write"),
-            ("receive", "1200ns", "CPU time of one read"),
-        ],
-        make: wakeup,
     },
     Builtin {
         name: "ping-pong",
@@ -204,18 +187,11 @@ fn pinned(yes: bool) -> TaskAttributes {
 
 /// As in rt-tests: the parent forks every worker, waits until all are ready, lets them go, and waits for all.
 fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
-    let loops = p.count("loops", 1_000_000)?;
-    let mut b = Builder::new("hackbench", "groups of senders and receivers over sockets");
-    hackbench_workers(&mut b, p, loops, true)?;
-    Ok(b.finish(None)?)
-}
-
-/// Parent and workers; without end for 0 loops. As background they are not waited for.
-fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) -> Result<(), BuiltinError> {
-    let groups = p.count("groups", 100)?;
+    let (groups, loops) = (p.count("groups", 100)?, p.count("loops", 1_000_000)?);
     let (fds, bytes) = (p.count("fds", 100)?.max(1), p.count("bytes", 60_000)?.max(1));
     let buffer = u64::from(p.count("buffer", 100_000_000)?);
     let (send, receive) = (p.time("send")?, p.time("receive")?);
+    let mut b = Builder::new("hackbench", "groups of senders and receivers over sockets");
     let (ready, go) =
         (b.channel("ready", ChannelType::Tokens, 0, 0), b.channel("go", ChannelType::Tokens, 0, 0));
     let workers = groups * fds * 2;
@@ -243,46 +219,14 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
             let body = vec![Op::Receive { channel, bytes }, run(receive)];
             let ops = start.iter().cloned().chain(repeat(loops * fds, body)).collect();
             let name = format!("receiver{group}.{fd}");
-            let task = b.task(&name, &name, TaskAttributes::default(), ops);
-            (task.template, task.target) = (true, target);
+            b.task(&name, &name, TaskAttributes::default(), ops).template = true;
         }
         for fd in 0..fds {
             let name = format!("sender{group}.{fd}");
-            let task = b.task_with(&name, &name, TaskAttributes::default(), sender);
-            (task.template, task.target) = (true, target);
+            b.task_with(&name, &name, TaskAttributes::default(), sender).template = true;
         }
     }
-    b.task("hackbench", "hackbench", TaskAttributes::default(), parent).target = target;
-    Ok(())
-}
-
-/// The benchmark of the slides of 2006: `waker` wakes `woken` by a condition, which answers; how long `woken` takes
-/// from its wake-up until it runs is a sample.
-fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
-    let (samples, time) = (p.count("samples", 1_000_000)?.max(1), p.time("run")?);
-    let mut b = Builder::new("wakeup", "an RT thread wakes a thread beside hackbench");
-    hackbench_workers(&mut b, p, 0, false)?;
-    let condition = b.channel("condition", ChannelType::Condition, 0, 0);
-    let answer = b.channel("answer", ChannelType::Tokens, 0, 0);
-    let real_time =
-        |rt_priority| TaskAttributes { policy: Policy::Fifo, rt_priority, ..TaskAttributes::default() };
-    let of_woken = if p.count("rt", 1)? == 1 { real_time(80) } else { TaskAttributes::default() };
-    let wait = vec![
-        Op::Take { channel: condition, timeout: None },
-        run(time),
-        Op::Post { channel: answer, tokens: 1 },
-    ];
-    b.task("woken", "wakeup", of_woken, repeat(0, wait)).target = false;
-    let period = p.time("period")?;
-    let timer =
-        Op::Timer { timer: TimerRef::Own(0), from_start: false, period, deadline: period, resync: true };
-    let broadcast = vec![
-        timer,
-        run(time),
-        Op::WakeWaiters { channel: condition, count: u32::MAX },
-        Op::Take { channel: answer, timeout: None },
-    ];
-    b.task("waker", "wakeup", real_time(90), repeat(samples, broadcast));
+    b.task("hackbench", "hackbench", TaskAttributes::default(), parent);
     Ok(b.finish(None)?)
 }
 
