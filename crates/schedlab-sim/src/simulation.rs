@@ -564,5 +564,10 @@ fn channel_table(workload: &Workload) -> Vec<ChannelInfo> {
         peer: None,
         capacity: spec.capacity,
     };
-    workload.channels.iter().enumerate().map(row).collect()
+    let mut rows: Vec<ChannelInfo> = workload.channels.iter().enumerate().map(row).collect();
+    if rows.is_empty() {
+        // Sleeps name the first row, so there is one.
+        rows.push(ChannelInfo { kind: ChannelKind::Other, identity: 0, peer: None, capacity: 0 });
+    }
+    rows
 }

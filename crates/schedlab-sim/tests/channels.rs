@@ -2,7 +2,7 @@
 
 use schedlab_model::event::{Event, EventKind, Operation, PrevState};
 use schedlab_model::machine::{Costs, MachineDescription};
-use schedlab_model::recording::{Provenance, Recording};
+use schedlab_model::recording::{Provenance, Recording, codec};
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::builder::Builder;
 use schedlab_model::workload::{Amount, ChannelType, Op, Workload, builtin};
@@ -151,4 +151,20 @@ fn groups_of_a_replay_advance_alike_though_reads_were_told_late() {
     }
     let ratio = switches(&again) as f64 / switches(&recording) as f64;
     assert!(ratio < 2.0, "{ratio} times the recorded switches: queues became shallow");
+}
+
+/// A workload of timers alone has no channel that its sleeps could name.
+#[test]
+fn a_recording_of_timers_alone_can_be_read_again() {
+    let mut b = Builder::new("timers", "");
+    let sleep = Op::Sleep(Amount::Fixed(Nanos::from_millis(1)));
+    b.task(
+        "sleeper",
+        "sleeper",
+        TaskAttributes::default(),
+        vec![sleep, Op::Run(Amount::Fixed(Nanos::from_micros(10)))],
+    );
+    let recording = record(b.finish(None).expect("a workload"), 1);
+    let bytes = codec::encode(&recording).expect("encodes");
+    assert_eq!(codec::decode(&bytes).expect("decodes").events, recording.events);
 }
