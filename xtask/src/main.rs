@@ -1,7 +1,8 @@
-//! The one door to all automation: `cargo xtask demo|test|ci|docs|fuzz|switches|vm`.
+//! The one door to all automation: `cargo xtask demo|test|ci|docs|fidelity|fuzz|switches|vm`.
 //!
 //! What a step does lives in its own file: `setup` (system packages), `suite` (what `test` and `ci` run),
-//! `docs` (pages made from sources), `fuzz` (the fuzz targets), `vm` (a command inside a real kernel), `tidy` and `deps` (rules about the
+//! `docs` (pages made from sources), `fidelity` (the measured page), `fuzz` (the fuzz
+//! targets), `vm` (a command inside a real kernel), `tidy` and `deps` (rules about the
 //! sources, which are also tests of this crate). No product code lives here, and nothing here links to a system
 //! library, because this is the program that installs them.
 
@@ -12,6 +13,7 @@ mod demo;
 #[cfg(test)]
 mod deps;
 mod docs;
+mod fidelity;
 mod fuzz;
 mod setup;
 mod suite;
@@ -29,6 +31,7 @@ usage: cargo xtask COMMAND
   test                 everything CI checks: format, lints, rules, tests, virtual machine, documentation
   ci                   the same, and nothing may be skipped
   docs [--check]       make the pages that come from sources; with --check only say which are stale
+  fidelity [OPTIONS]   measure how well the simulated kernel predicts this one, make docs/fidelity.md (--help)
   fuzz [TARGET]        run fuzz targets, guided by coverage (--help lists the options)
   switches [N]         our schedulers replace each other N times (100) under load in a virtual machine
   vm [OPTIONS] -- CMD  run CMD in a virtual machine with a sched_ext kernel (--help lists the options)
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Some("test") => suite::run(rest, suite::Strictness::from_environment()),
         Some("ci") => suite::run(rest, suite::Strictness::NothingSkipped),
         Some("docs") => docs::run(rest),
+        Some("fidelity") => fidelity::run(rest),
         Some("fuzz") => fuzz::run(rest),
         Some("switches") => vm::switches(rest),
         Some("vm") => vm::run(rest),

@@ -54,6 +54,16 @@ const TEST: &[Need] = &[
 /// Beyond [`BUILD`], to run the fuzz targets.
 const FUZZ: &[Need] = &[Need { probe: Probe::Command("g++"), package: "g++", reason: "compiles libFuzzer" }];
 
+/// Beyond [`BUILD`], the loads of the fidelity page and the virtual machines of its pairs.
+const FIDELITY: &[Need] = &[
+    Need { probe: Probe::Command("hackbench"), package: "rt-tests", reason: "a load" },
+    Need { probe: Probe::Command("cyclictest"), package: "rt-tests", reason: "a load" },
+    Need { probe: Probe::Command("sysbench"), package: "sysbench", reason: "a load" },
+    Need { probe: Probe::Command("stress-ng"), package: "stress-ng", reason: "a load" },
+    Need { probe: Probe::Command("qemu-system-x86_64"), package: "qemu-system-x86", reason: "boots kernels" },
+    Need { probe: Probe::Command("busybox"), package: "busybox-static", reason: "shell inside the machine" },
+];
+
 /// What a step needs of the system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -63,6 +73,8 @@ pub enum Level {
     Test,
     /// Run the fuzz targets.
     Fuzz,
+    /// Measure fidelity.
+    Fidelity,
 }
 
 /// Makes sure that everything of `level` is there. `Err` is the exit code to end with; the remedy is printed.
@@ -103,6 +115,7 @@ pub fn missing(level: Level) -> Vec<&'static Need> {
         Level::Build => (&[][..], &[][..]),
         Level::Test => (TEST, FUZZ),
         Level::Fuzz => (&[][..], FUZZ),
+        Level::Fidelity => (FIDELITY, &[][..]),
     };
     for need in BUILD.iter().chain(test).chain(fuzz) {
         if !is_met(&need.probe) && !found.iter().any(|other| other.package == need.package) {

@@ -1,3 +1,6 @@
+//! How well the simulated kernel predicts the real one. `fidelity measure` and `fidelity page` measure and make
+//! docs/fidelity.md; `cargo xtask fidelity` calls them.
+//!
 //! How like their recordings replays are, as a table: `fidelity FILE...` for recordings that exist.
 //!
 //! With `--table` it is the table of docs/fidelity.md; with SCHEDLAB_DETAIL set each wake-up's causes are shown.
@@ -9,6 +12,9 @@
 #![allow(clippy::print_stdout)]
 
 mod causes;
+mod guest;
+mod measure;
+mod publish;
 mod table;
 
 use anyhow::{Context, Result};
@@ -21,14 +27,28 @@ use schedlab_report::fidelity::{Fidelity, LiveRange};
 use schedlab_report::triage::Triage;
 use schedlab_sim::replay::{ReplayOptions, calibrated, costs_shown, workload_from};
 use schedlab_sim::{Simulation, SimulationConfig};
+use std::process::ExitCode;
 use std::sync::Arc;
 use table::Table;
 
 const SEEDS: u64 = 5;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let ended = match arguments.first().map(String::as_str) {
+        Some("measure") => publish::measure(&arguments[1..]),
+        Some("page") => publish::page(&arguments[1..]),
+        _ => compare_recordings(arguments).map(|()| ExitCode::SUCCESS),
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("fidelity: {error:#}");
+        ExitCode::from(1)
+    })
+}
+
+fn compare_recordings(arguments: Vec<String>) -> Result<()> {
     let (flags, files): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+        arguments.into_iter().partition(|argument| argument.starts_with("--"));
     let mut table = flags.iter().any(|flag| flag == "--table").then(Table::default);
     let measured = independent_costs(&flags)?;
     for file in files {

@@ -1,0 +1,138 @@
+//! The page and its judgement, of measurements as they would lie in files.
+
+use super::judge::{self, Differential, SHARE};
+use super::measured::{LoadRuns, Measured, Numbers, PairRuns, Prediction, Simulated, Source};
+use super::page::render;
+use super::plan::{Kind, Load, Pair, Plan};
+
+/// One run in the file's own form, so that a field that changes its name is noticed.
+fn run(mean: f64, p99: f64, makespan: f64, share: f64) -> Numbers {
+    let json = format!(
+        r#"{{"values":{{"run_delay_mean":{mean},"run_delay_p99":{p99},"makespan":{makespan}}},
+            "shares":{{"hog":[{share}],"other":[{}]}},"others_percent":0.1,"dropped":0}}"#,
+        100.0 - share
+    );
+    serde_json::from_str(&json).expect("is one")
+}
+
+fn load(name: &str, kind: Kind, live: Vec<Numbers>, simulated: Vec<Numbers>) -> (Load, LoadRuns) {
+    let load = Load { name: name.to_owned(), kind, known: "It is known.".to_owned(), ..Load::default() };
+    let simulated = vec![Simulated { source: Source::File, runs: simulated }];
+    (load, LoadRuns { name: name.to_owned(), live, simulated, problem: None })
+}
+
+fn pair(name: &str, live: &[(f64, f64)], predicted: &[(f64, f64)]) -> (Pair, PairRuns) {
+    let metric = "run_delay_mean".to_owned();
+    let pair = Pair { name: name.to_owned(), work: name.to_owned(), metric, ..Pair::default() };
+    let sides = |runs: &[(f64, f64)]| -> (Vec<Numbers>, Vec<Numbers>) {
+        runs.iter().map(|(a, b)| (run(*a, *a, 1e9, 50.0), run(*b, *b, 1e9, 50.0))).unzip()
+    };
+    let ((live_a, live_b), (a, b)) = (sides(live), sides(predicted));
+    let predictions = vec![Prediction { source: Source::File, a, b }];
+    (pair, PairRuns { name: name.to_owned(), live_a, live_b, predictions, problem: None })
+}
+
+fn measured(loads: Vec<(Load, LoadRuns)>, pairs: Vec<(Pair, PairRuns)>) -> (Plan, Measured) {
+    let (loads, load_runs) = loads.into_iter().unzip();
+    let (pairs, pair_runs) = pairs.into_iter().unzip();
+    (Plan { loads, pairs }, Measured { loads: load_runs, pairs: pair_runs, ..Measured::default() })
+}
+
+#[test]
+fn a_tolerance_is_the_larger_of_the_stated_and_what_live_runs_show() {
+    let scored = |live: [f64; 2], simulated: f64| {
+        let live = live.map(|mean| run(mean, 1e6, 1e9, 50.0)).to_vec();
+        let (plan, measured) =
+            measured(vec![load("x", Kind::Judged, live, vec![run(simulated, 1e6, 1e9, 50.0)])], vec![]);
+        let mean = judge::loads(&plan, &measured)[0].scored[1].clone();
+        assert_eq!(mean.metric, "run delay mean");
+        mean.within
+    };
+    assert!(scored([100e3, 100e3], 124e3) && !scored([100e3, 100e3], 126e3));
+    assert!(scored([100e3, 100e3], 81e3) && !scored([100e3, 100e3], 79e3));
+    // Live runs are 1.5 times apart, so the mean of both may be missed by as much.
+    assert!(scored([80e3, 120e3], 149e3) && !scored([80e3, 120e3], 151e3));
+    // Below the floor differences are none.
+    assert!(scored([2e3, 2e3], 6.9e3) && !scored([2e3, 2e3], 7.1e3));
+}
+
+#[test]
+fn shares_and_makespans_have_their_own() {
+    let live = vec![run(1e6, 1e6, 1e9, 60.0), run(1e6, 1e6, 1e9, 60.4)];
+    let judged = |makespan: f64, share: f64| {
+        let simulated = vec![run(1e6, 1e6, makespan, share)];
+        let (plan, measured) = measured(vec![load("x", Kind::Judged, live.clone(), simulated)], vec![]);
+        let score = judge::loads(&plan, &measured);
+        score[0].scored.iter().filter(|scored| !scored.within).map(|scored| scored.metric).collect::<Vec<_>>()
+    };
+    assert!(judged(1.04e9, 61.0).is_empty());
+    assert_eq!(judged(1.06e9, 61.0), ["makespan"]);
+    assert_eq!(judged(1.0e9, 61.5), [SHARE]);
+}
+
+#[test]
+fn disturbed_runs_do_not_count() {
+    let mut disturbed = run(900e3, 1e6, 1e9, 50.0);
+    disturbed.others_percent = 5.0;
+    let live = vec![run(100e3, 1e6, 1e9, 50.0), disturbed, run(100e3, 1e6, 1e9, 50.0)];
+    let (plan, measured) =
+        measured(vec![load("x", Kind::Judged, live, vec![run(100e3, 1e6, 1e9, 50.0)])], vec![]);
+    let scores = judge::loads(&plan, &measured);
+    assert!(scores[0].within() && scores[0].live_runs == 2);
+}
+
+#[test]
+fn signs_errors_and_coverage_are_counted() {
+    let doubled = [(100e3, 200e3), (101e3, 201e3), (99e3, 200e3), (100e3, 198e3)];
+    let halved = doubled.map(|(a, b)| (b, a));
+    let same = [(100e3, 101e3), (101e3, 99e3), (99e3, 100e3), (100e3, 100e3)];
+    let pairs = vec![
+        pair("right", &doubled, &doubled),
+        pair("wrong", &doubled, &halved),
+        pair("none", &same, &halved),
+    ];
+    let (plan, measured) = measured(vec![], pairs);
+    let scores = judge::pairs(&plan, &measured);
+    let of = Differential::of(&scores);
+    assert_eq!((of.pairs, of.exceeding, of.signs_right, of.covered), (3, 2, 1, 1));
+    assert!(scores[0].error() < 0.001 && (scores[1].error() - 3.0).abs() < 0.1);
+    assert_eq!(of.reached(), [false, false, false]);
+}
+
+#[test]
+fn in_ratios_of_run_delay_nothing_is_below_the_floor() {
+    let live = [(500e3, 3e3), (500e3, 3.1e3), (500e3, 2.9e3)];
+    let simulated = [(500e3, 1e3), (500e3, 1.1e3), (500e3, 0.9e3)];
+    let (plan, measured) = measured(vec![], vec![pair("fifo", &live, &simulated)]);
+    assert!(judge::pairs(&plan, &measured)[0].error() < 0.001);
+}
+
+#[test]
+fn the_page_names_goals_misses_and_what_is_known() {
+    let good =
+        |name| load(name, Kind::Judged, vec![run(1e6, 1e6, 1e9, 50.0); 2], vec![run(1e6, 1e6, 1e9, 50.0)]);
+    let bad = load("bad", Kind::Judged, vec![run(1e6, 1e6, 1e9, 50.0); 2], vec![run(3e6, 1e6, 1e9, 50.0)]);
+    let shown = load("shown", Kind::Shown, vec![run(1e6, 1e6, 1e9, 50.0); 2], vec![run(9e6, 1e6, 1e9, 50.0)]);
+    let disturbed = load("disturbed", Kind::Judged, vec![], vec![run(1e6, 1e6, 1e9, 50.0)]);
+    let (plan, mut measured) = measured(vec![good("good"), bad, shown, disturbed], vec![]);
+    measured.session.environment.cpus = 2;
+    measured.session.began_unix_s = 1_795_000_000;
+    measured.loads.push(LoadRuns {
+        name: "absent".into(),
+        problem: Some("gone".into()),
+        ..LoadRuns::default()
+    });
+    let page = render(&plan, &measured, "## Prose\n");
+    for text in [
+        "2026-11-18",
+        "| absolute, from a file | at least 9 of 12 within | 1 of 2; worst: bad – **missed** |",
+        "**1000.0 → 3.00**",
+        "| *shown* | file |",
+        "- **bad**, from a file: run delay mean 3.00 times. It is known.",
+        "- **absent**: gone",
+        "- **disturbed**: too few live runs",
+        "## Prose",
+    ] {
+        assert!(page.contains(text), "{text:?} is not in:\n{page}");
+    }
+}
