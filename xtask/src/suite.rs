@@ -71,7 +71,6 @@ const STEPS: &[(&str, Step)] = &[
     ("tests", |suite| suite.cargo_test(&["--workspace", "--exclude", "xtask"])),
     ("vm", virtual_machine),
     ("trace", trace),
-    ("fidelity", fidelity),
     ("docs", |_| cargo(&["xtask", "docs", "--check"], "run cargo xtask docs and commit what it made")),
 ];
 
@@ -108,19 +107,6 @@ fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
         "--",
         "--test-threads=1",
     ])
-}
-
-/// The measurement of docs/fidelity.md works: one load and one pair of it, with fewest runs. Numbers are not judged here.
-fn fidelity(_suite: &mut Suite) -> Result<Outcome> {
-    let quick = ["xtask", "fidelity", "--quick", "--host-only"];
-    let some = ["--only", "periodic-hogs-pinned", "--only", "latency-pinned-as-batch"];
-    let dir = sys::target_dir()?.join("fidelity-quick");
-    let status = sys::cargo(&quick).args(some).arg("--dir").arg(dir).status()?;
-    Ok(match status.code() {
-        Some(0) => Outcome::Passed,
-        Some(3) => Outcome::Skipped("this machine cannot record; the message is above".to_string()),
-        _ => Outcome::Failed("the message is above".to_string()),
-    })
 }
 
 /// Traces are read by the program that people open them with: perfetto's own decoder and query engine.
