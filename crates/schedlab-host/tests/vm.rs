@@ -288,7 +288,7 @@ fn every_case_ends_as_recorded() {
     if faulty.is_empty() {
         return;
     }
-    println!("{} of {} once more: {faulty:#?}\n{stderr}", faulty.len(), all.len());
+    eprintln!("{} of {} once more: {faulty:#?}\n{stderr}", faulty.len(), all.len());
     let again: Vec<&Case> = faulty.iter().map(|(case, _)| *case).collect();
     let (faulty, stderr) = otherwise(&again);
     let named: Vec<(&str, &Vec<String>)> = faulty.iter().map(|(case, faults)| (case.name, faults)).collect();
