@@ -465,6 +465,9 @@ pub struct MachineArgs {
     /// not count
     #[arg(long, conflicts_with_all = ["name", "root"])]
     pub calibrate: bool,
+    /// Undisturbed rounds that are enough; at most twice as many are played
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "calibrate", value_parser = clap::value_parser!(u8).range(1..=50))]
+    pub rounds: u8,
     /// File to write
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,

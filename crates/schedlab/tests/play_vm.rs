@@ -1,4 +1,4 @@
-//! `play` under kernels of their own, in virtual machines. Behind the feature `vm-tests`.
+//! `play` and `machine --calibrate` under kernels of their own, in virtual machines. Behind the feature `vm-tests`.
 
 mod support;
 
@@ -32,11 +32,24 @@ fn a_workload_is_played_and_recorded_under_other_kernels() {
     let path = file(&directory, "w.toml", WORK);
     for kernel in ["6.12", "7.2"] {
         let files = format!("{path}=/w.toml");
-        let command = ["schedlab", "play", "/w.toml", "--json", "-"];
-        let mut words = vec!["vm", "boot", "--kernel", kernel, "--file", &files, "--"];
-        words.extend(command);
+        let play = ["schedlab", "play", "/w.toml", "--json", "-"];
+        let both =
+            "schedlab play /w.toml --json - && schedlab machine --calibrate --rounds 1 --json /machine";
+        let calibrates = kernel == "7.2";
+        let mut words = vec!["vm", "boot", "--kernel", kernel, "--file", &files];
+        if calibrates {
+            // The recorder comes and goes with every round, and the kernel patches itself each time.
+            words.extend(["--turns", "--collect", "/machine=machine.json", "--", "sh", "-c", both]);
+        } else {
+            words.push("--");
+            words.extend(play);
+        }
         let output = Command::new(BINARY).args(&words).current_dir(&directory).output();
         let ended = Ended::of(output.expect("starts")).done();
+        if calibrates {
+            let text = std::fs::read_to_string(directory.join("machine.json")).expect("collected");
+            judge_calibration(&serde_json::from_str(&text).expect("JSON"));
+        }
         let result: Value = ended.json();
         assert_eq!(result["obtained"], "tried_in_vm", "{kernel}");
         assert!(
@@ -51,4 +64,36 @@ fn a_workload_is_played_and_recorded_under_other_kernels() {
         assert!(cpu("maker") >= 5_000_000 && cpu("child") >= 1_000_000, "{kernel}: {tasks:?}");
         assert!(cpu("taker") > 0, "{kernel}: {tasks:?}");
     }
+}
+
+/// A calibration from within: every cost is measured, with its quantiles, or there is a reason, and what holds on any machine
+/// holds.
+fn judge_calibration(machine: &Value) {
+    assert!(machine["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("7.2")), "{machine}");
+    let (costs, calibration) = (&machine["costs"], &machine["calibration"]);
+    let reasons = calibration["not_measured"].as_object().expect("reasons");
+    for (name, cost) in costs.as_object().expect("costs") {
+        let measured = cost["origin"] == "measured";
+        assert!(measured != reasons.contains_key(name), "{name}: {machine}");
+        assert!(!measured || cost["quantiles"].is_array(), "{name}: {machine}");
+    }
+    for (name, says) in
+        [("balance_per_cpu", "no event"), ("ext_callback", "sched_ext"), ("migration_node", "apart")]
+    {
+        assert!(reasons[name].as_str().is_some_and(|reason| reason.contains(says)), "{name}: {machine}");
+    }
+    // Emulated or not, and however busy the host: longer than an instruction takes, shorter than a time slice.
+    for name in ["context_switch", "wakeup", "tick", "timer_latency"] {
+        assert_eq!(costs[name]["origin"], "measured", "{name}: {machine}");
+        let typical = costs[name]["value"].as_u64();
+        assert!(typical.is_some_and(|ns| (20..20_000_000).contains(&ns)), "{name}: {machine}");
+    }
+    let rounds = |name: &str| calibration[name].as_u64().unwrap_or(0);
+    assert_eq!((rounds("rounds"), rounds("rounds_used")), (1, 1), "{machine}");
+    let median = |name: &str| calibration["seen"][name]["median"].as_u64().unwrap_or(0);
+    // A trip to another task is two such writes and reads, and more; a sleep lasts at least as long as it was to.
+    assert!(median("pipe_write_and_read") > 0 && median("futex_wake_of_nobody") > 0, "{machine}");
+    assert!(median("pipe_trip_same_cpu") > median("pipe_write_and_read"), "{machine}");
+    assert!(median("futex_trip_same_cpu") > median("futex_wake_of_nobody"), "{machine}");
+    assert!(median("sleep_overshoot") > 10_000, "there is the timer slack alone: {machine}");
 }

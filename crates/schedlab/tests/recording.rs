@@ -85,31 +85,6 @@ fn what_to_record_must_be_clear() {
     }
 }
 
-/// Measured once, kept by recordings, and used for them; another machine's costs are refused.
-#[test]
-fn measured_costs_are_kept_in_a_machine_file_and_in_recordings() {
-    if !can_record() {
-        return;
-    }
-    let directory = scratch("calibrate");
-    let said = run_in(&directory, &["machine", "--calibrate", "-o", "mine.toml"]).done().out;
-    assert!(said.contains("wakeup") && said.contains("context_switch"), "{said}");
-    assert!(said.contains("whole latencies") && said.contains("rounds count"), "{said}");
-    assert!(said.contains("not measured: ") && said.contains("balance_per_cpu"), "{said}");
-    let machine = std::fs::read_to_string(directory.join("mine.toml")).expect("the machine file");
-    let measured = machine.matches("origin = \"measured\"").count();
-    assert!(measured >= 4 && machine.contains("quantiles = ["), "{machine}");
-    let words = ["record", "-o", "a.slrec", "--machine", "mine.toml", "--", "sleep", "0.02"];
-    run_in(&directory, &words).done();
-    let shown = run_in(&directory, &["machine", "a.slrec"]).done().out;
-    let of_file = machine.lines().skip_while(|line| !line.starts_with("[costs.wakeup]")).nth(1);
-    let kept = shown.lines().skip_while(|line| !line.starts_with("[costs.wakeup]")).nth(1);
-    assert!(kept.is_some() && kept == of_file, "{shown}");
-    run_in(&directory, &["simulate", "a.slrec", "--machine", "mine.toml"]).done();
-    let words = ["record", "-o", "b.slrec", "--machine", "two-socket", "--", "true"];
-    run_in(&directory, &words).refused(2, &["describes another machine", "--calibrate"]);
-}
-
 /// The program as a user without any rights. Root starts it from a place that everybody can read.
 fn unprivileged(directory: &Path, arguments: &[&str]) -> Option<Ended> {
     let mut command = if is_root() {

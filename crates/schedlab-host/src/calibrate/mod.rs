@@ -24,10 +24,11 @@ pub use loads::is_usable;
 const PHASE: Duration = Duration::from_millis(450);
 /// Timers and wake-ups are tried on at most so many CPUs.
 const CPUS_MAX: usize = 4;
-/// So many undisturbed rounds are enough.
-const ROUNDS_ENOUGH: usize = 3;
-/// More are not played, however disturbed they were.
-const ROUNDS_MAX: usize = 6;
+/// So many times the rounds that are enough are not played, however disturbed they were.
+const ROUNDS_TIMES: usize = 2;
+/// Others that disturb every round, the worst less than so many times as much as the best, do not go away by waiting: a
+/// busy machine, or the housekeeping of an emulated one.
+const STEADY_TIMES: u64 = 2;
 /// CPU time of others in an undisturbed round, in thousandths of the machine's.
 pub const OTHERS_PERMILLE_MAX: u64 = 20;
 
@@ -103,10 +104,11 @@ pub struct Measured {
     pub others_permille: u64,
 }
 
-/// Plays the loads on these CPUs beneath the recorder, again and again; `step` is told loads done and to be done, `stop`
+/// Plays the loads on these CPUs beneath the recorder, until `enough` rounds were undisturbed; `step` is told loads done and to be done, `stop`
 /// ends early. All that is changed are attributes of threads made for this, which end with it.
 pub fn calibrate(
     cpus: &[CpuId],
+    enough: usize,
     step: impl Fn(u64, u64) + Clone + Send + 'static,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, CalibrateError> {
@@ -114,7 +116,7 @@ pub fn calibrate(
     let mut rounds: Vec<Round> = Vec::new();
     loop {
         let others: Vec<u64> = rounds.iter().map(|round| round.others_permille).collect();
-        let Some(more) = rounds_to_play(&others) else { break };
+        let Some(more) = rounds_to_play(&others, enough) else { break };
         let done = rounds.len() as u64 * loads::COUNT;
         let total = done + more as u64 * loads::COUNT;
         let step = step.clone();
@@ -136,10 +138,18 @@ pub fn calibrate(
     Ok(measured)
 }
 
-/// How many rounds are to be played at least after those with so much work of others; `None` if there are enough.
-fn rounds_to_play(others: &[u64]) -> Option<usize> {
+/// How many rounds are to be played at least after those with so much work of others; `None` if there are enough, or if the
+/// others are there all the time.
+fn rounds_to_play(others: &[u64], enough: usize) -> Option<usize> {
     let undisturbed = others.iter().filter(|permille| **permille <= OTHERS_PERMILLE_MAX).count();
-    let more = ROUNDS_ENOUGH.saturating_sub(undisturbed).min(ROUNDS_MAX.saturating_sub(others.len()));
+    let (least, most) = (others.iter().min(), others.iter().max());
+    let steady =
+        undisturbed == 0 && least.zip(most).is_some_and(|(least, most)| *most < STEADY_TIMES * least);
+    if steady && others.len() >= enough {
+        return None;
+    }
+    let most = (ROUNDS_TIMES * enough).saturating_sub(others.len());
+    let more = enough.saturating_sub(undisturbed).min(most);
     (more > 0).then_some(more)
 }
 
@@ -232,13 +242,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_are_played_until_three_were_undisturbed_or_six_were_not() {
-        assert_eq!(rounds_to_play(&[]), Some(3));
-        assert_eq!(rounds_to_play(&[0, 20]), Some(1));
-        assert_eq!(rounds_to_play(&[0, 300, 20]), Some(1));
-        assert_eq!(rounds_to_play(&[0, 300, 20, 5]), None);
-        assert_eq!(rounds_to_play(&[300, 300, 300, 300, 300]), Some(1));
-        assert_eq!(rounds_to_play(&[300, 0, 300, 300, 300, 300]), None);
+    fn rounds_are_played_until_enough_were_undisturbed_or_it_is_no_use() {
+        let three = |others: &[u64]| rounds_to_play(others, 3);
+        assert_eq!(three(&[]), Some(3));
+        assert_eq!(three(&[0, 20]), Some(1));
+        assert_eq!(three(&[0, 300, 20]), Some(1));
+        assert_eq!(three(&[0, 300, 20, 5]), None);
+        assert_eq!(three(&[300, 300, 30, 300, 300]), Some(1));
+        assert_eq!(three(&[300, 0, 300, 300, 300, 300]), None);
+        assert_eq!(three(&[300, 300]), Some(3));
+        assert_eq!(three(&[300, 300, 290]), None, "it is always so busy");
+        assert_eq!(three(&[300, 300, 140]), Some(3), "it may become quiet");
+        assert_eq!(
+            (rounds_to_play(&[], 1), rounds_to_play(&[20], 1), rounds_to_play(&[21], 1)),
+            (Some(1), None, None)
+        );
     }
 
     #[test]

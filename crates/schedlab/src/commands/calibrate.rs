@@ -22,7 +22,7 @@ const DISTURBED_TIMES: u64 = 3;
 const SWITCHES_MIN: usize = 20;
 
 /// Measures.
-pub fn this(context: Context) -> Result<MachineDescription, Failure> {
+pub fn this(rounds: usize, context: Context) -> Result<MachineDescription, Failure> {
     let mut machine = machines::this();
     let interrupted = common::interrupt_flag();
     let bar = progress::bar(context.quiet, 0, "calibrating");
@@ -35,7 +35,7 @@ pub fn this(context: Context) -> Result<MachineDescription, Failure> {
         shown.set_length(total);
         shown.set_position(done);
     };
-    let outcome = calibrate::calibrate(&cpus, step, &interrupted);
+    let outcome = calibrate::calibrate(&cpus, rounds, step, &interrupted);
     bar.finish_and_clear();
     let seen = outcome.map_err(|error| match error {
         CalibrateError::Interrupted => Failure::Interrupted,

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Writes the machine file to standard output or a file.
 pub fn run(args: &MachineArgs, context: Context) -> Result<(), Failure> {
     let machine = match (&args.name, &args.root) {
-        (None, None) if args.calibrate => calibrate::this(context)?,
+        (None, None) if args.calibrate => calibrate::this(usize::from(args.rounds), context)?,
         (Some(name), _) if name.ends_with(".slrec") => {
             replay::calibrated(&work::load_recording(Path::new(name))?)
         }
