@@ -7,6 +7,7 @@ use crate::machine;
 use schedlab_model::lever::{Requirement, Usability};
 use schedlab_model::machine::KernelVersion;
 use std::fs::{self, OpenOptions};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 const CAP_SYS_ADMIN: u32 = 21;
@@ -54,6 +55,49 @@ pub fn probe() -> Capabilities {
         kernel: kernel_release.parse().ok(),
         kernel_release,
     }
+}
+
+/// Attaches a program that does nothing to the tracepoint of switches, and takes it away again.
+pub fn try_tracepoint() -> std::io::Result<()> {
+    use libbpf_rs::libbpf_sys;
+    let error = |code: i32| std::io::Error::from_raw_os_error(-code);
+    // r0 = 0; exit.
+    let instructions = [0xb7_u64, 0x95].map(u64::to_ne_bytes);
+    // SAFETY: libbpf reads C strings and as many instructions as there are; what it returns is a descriptor of ours or
+    // an error below zero.
+    unsafe {
+        let program = libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
+            c"schedlab_probe".as_ptr(),
+            c"GPL".as_ptr(),
+            instructions.as_ptr().cast(),
+            instructions.len() as u64,
+            std::ptr::null_mut(),
+        );
+        if program < 0 {
+            return Err(error(program));
+        }
+        let program = OwnedFd::from_raw_fd(program);
+        let link = libbpf_sys::bpf_raw_tracepoint_open(c"sched_switch".as_ptr(), program.as_raw_fd());
+        if link < 0 {
+            return Err(error(link));
+        }
+        drop(OwnedFd::from_raw_fd(link));
+    }
+    Ok(())
+}
+
+/// Makes a thread of its own real-time, which ends with it.
+pub fn try_real_time() -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().spawn(|| {
+        let parameter = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the kernel reads one struct that lives through the call, and changes only this thread.
+        match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    });
+    thread?.join().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()))
 }
 
 pub(crate) fn is_root() -> bool {

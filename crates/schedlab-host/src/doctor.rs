@@ -6,12 +6,14 @@
 
 use crate::capability::{self, Capabilities};
 use crate::machine::Tree;
+use crate::vm::acceleration::kvm_as_tried;
 use crate::vm::initramfs::find_program;
 use crate::vm::machine::{QEMU, QEMU_PACKAGE};
 use schedlab_model::lever::Requirement;
 use schedlab_model::machine::KernelVersion;
 use serde::Serialize;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 /// How a fact stands.
@@ -101,6 +103,7 @@ pub fn examine() -> Examination {
     let findings = [
         rights(&here),
         kernel(&files, &here),
+        tracepoints(&here, capability::try_tracepoint),
         schedulers(&files, &here),
         knobs(&files, &here),
         groups(&files),
@@ -146,10 +149,12 @@ fn jobs(here: &Capabilities, files: &Tree) -> Vec<Job> {
     let (priority, knobs) = (needs(Requirement::RaisePriority), needs(Requirement::Debugfs));
     let virtual_machine =
         find_program(QEMU).is_none().then(|| format!("no QEMU: apt install {QEMU_PACKAGE}"));
-    let how = if files.path("/dev/kvm").exists() {
-        "by KVM, if it boots the kernel"
-    } else {
-        "by emulation: there is no /dev/kvm"
+    let how = match (kvm_opens(files), kvm_as_tried()) {
+        (Ok(()), Some(true)) => "by KVM",
+        (Ok(()), Some(false)) => "by emulation: KVM booted no kernel when it was tried",
+        (Ok(()), None) => "by KVM, if it boots the kernel, else by emulation",
+        (Err(error), _) if error.kind() == io::ErrorKind::NotFound => "by emulation: there is no /dev/kvm",
+        (Err(_), _) => "by emulation: /dev/kvm cannot be opened",
     };
     vec![
         job("simulate, compare recordings, show", None, "needs nothing"),
@@ -232,6 +237,22 @@ fn kernel(files: &Tree, here: &Capabilities) -> Vec<Finding> {
     found
 }
 
+/// What recording is made of, tried. Without rights there is nothing to try.
+fn tracepoints(here: &Capabilities, attach: impl Fn() -> io::Result<()>) -> Vec<Finding> {
+    if !here.bpf {
+        return Vec::new();
+    }
+    vec![match attach() {
+        Ok(()) => good("tracepoints", "a BPF program can be attached to sched_switch (tried)"),
+        Err(error) => other(
+            "tracepoints",
+            Standing::Missing,
+            format!("no BPF program can be attached to sched_switch: {error}"),
+            "a kernel with CONFIG_BPF_SYSCALL=y and CONFIG_BPF_EVENTS=y, outside of containers, no lockdown=confidentiality",
+        ),
+    }]
+}
+
 fn schedulers(files: &Tree, here: &Capabilities) -> Vec<Finding> {
     if !here.sched_ext {
         let fact = "no sched_ext in this kernel";
@@ -254,19 +275,16 @@ fn schedulers(files: &Tree, here: &Capabilities) -> Vec<Finding> {
 }
 
 fn knobs(files: &Tree, here: &Capabilities) -> Vec<Finding> {
-    let lockdown = here.lockdown.as_deref().unwrap_or("unknown");
     let mut found = vec![if here.debugfs_sched {
         good("knobs", "/sys/kernel/debug/sched can be written")
     } else {
-        let fact = format!("/sys/kernel/debug/sched cannot be written (lockdown: {lockdown})");
-        other(
-            "knobs",
-            Standing::Missing,
-            fact,
-            "root, debugfs mounted at /sys/kernel/debug, no lockdown= on the command line, Secure Boot off",
-        )
+        let (fact, remedy) = debugfs(files, here);
+        other("knobs", Standing::Missing, fact, &remedy)
     }];
     found.extend(real_time(files, here));
+    if here.raise_priority {
+        found.extend(refused_real_time(capability::try_real_time()));
+    }
     if files.text("/proc/sys/kernel/sched_autogroup_enabled").as_deref() == Some("1") {
         let fact = "autogroup is on: each session is a group, so nice values count only within a session";
         found.push(other(
@@ -277,6 +295,39 @@ fn knobs(files: &Tree, here: &Capabilities) -> Vec<Finding> {
         ));
     }
     found
+}
+
+/// Why the knobs cannot be written, and what helps.
+fn debugfs(files: &Tree, here: &Capabilities) -> (String, String) {
+    const KNOBS: &str = "/sys/kernel/debug/sched";
+    if let Some(mode) = here.lockdown.as_deref().filter(|mode| *mode != "none") {
+        let fact = format!("lockdown ({mode}) keeps everybody from {KNOBS}, also root");
+        return (fact, "no lockdown= on the command line, Secure Boot off; or a virtual machine".to_owned());
+    }
+    if !here.root {
+        // Only root may look into it.
+        return (
+            format!("only root may write {KNOBS}"),
+            "sudo schedlab doctor tells whether root can".to_owned(),
+        );
+    }
+    let is_mounted = |text: String| text.lines().any(|line| line.split(' ').nth(2) == Some("debugfs"));
+    if files.text("/proc/mounts").is_none_or(|text| !is_mounted(text)) {
+        let remedy = "mount -t debugfs none /sys/kernel/debug, then look again: lockdown may hide it even so";
+        return (format!("debugfs is not mounted, so there is no {KNOBS}"), remedy.to_owned());
+    }
+    (
+        format!("{KNOBS} cannot be written"),
+        "a kernel with CONFIG_DEBUG_FS=y, outside of containers".to_owned(),
+    )
+}
+
+/// Root may make tasks real-time, unless its control group has no time for them.
+fn refused_real_time(tried: io::Result<()>) -> Option<Finding> {
+    let error = tried.err()?;
+    let fact = format!("no task here can be made real-time, though this process has the right to: {error}");
+    let remedy = "give the control group time for them (cpu.rt_runtime_us), or boot with rt_group_sched=0";
+    Some(other("real-time", Standing::Missing, fact, remedy))
 }
 
 /// What keeps real-time tasks from starving the others: since 6.12 a server for the fair class, before a quota.
@@ -370,18 +421,6 @@ fn machines(files: &Tree) -> Vec<Finding> {
         Some(path) => good("QEMU", path.display().to_string()),
         None => other("QEMU", Standing::Missing, "not installed", &format!("apt install {QEMU_PACKAGE}")),
     };
-    let kvm = if !files.path("/dev/kvm").exists() {
-        other(
-            "KVM",
-            Standing::Note,
-            "no /dev/kvm: virtual machines are emulated, 10 to 20 times slower",
-            "on the host: nested virtualisation",
-        )
-    } else if fs::OpenOptions::new().read(true).write(true).open(files.path("/dev/kvm")).is_ok() {
-        good("KVM", "/dev/kvm can be opened; whether it boots a kernel is tried at the first `schedlab vm`")
-    } else {
-        other("KVM", Standing::Note, "/dev/kvm cannot be opened", "add yourself to the group kvm")
-    };
     let busybox = match find_program("busybox") {
         Some(_) => good("busybox", "there: a shell and tools in the guest"),
         None => other(
@@ -391,7 +430,45 @@ fn machines(files: &Tree) -> Vec<Finding> {
             "apt install busybox-static",
         ),
     };
-    vec![qemu, kvm, busybox]
+    vec![qemu, kvm(files, kvm_as_tried()), busybox]
+}
+
+fn kvm_opens(files: &Tree) -> io::Result<()> {
+    fs::OpenOptions::new().read(true).write(true).open(files.path("/dev/kvm")).map(drop)
+}
+
+fn kvm(files: &Tree, tried: Option<bool>) -> Finding {
+    let note = |fact: String, remedy: &str| other("KVM", Standing::Note, fact, remedy);
+    match kvm_opens(files) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => note(
+            "no /dev/kvm: virtual machines are emulated, 10 to 20 times slower".to_owned(),
+            "on the host: nested virtualisation",
+        ),
+        Err(error) => {
+            let path = files.path("/dev/kvm");
+            // Debian's rule gives it to the group kvm; where it is root's alone, being in that group helps nobody.
+            let is_root_s =
+                fs::metadata(path).is_ok_and(|data| std::os::unix::fs::MetadataExt::gid(&data) == 0);
+            let remedy = if is_root_s {
+                "sudo chgrp kvm /dev/kvm && sudo chmod g+rw /dev/kvm, and be in that group"
+            } else {
+                "add yourself to its group (kvm)"
+            };
+            note(format!("/dev/kvm cannot be opened ({error}): virtual machines are emulated"), remedy)
+        }
+        Ok(()) => match tried {
+            Some(true) => good("KVM", "boots kernels (tried)"),
+            Some(false) => note(
+                "/dev/kvm can be opened, but booted no kernel when tried: virtual machines are emulated"
+                    .to_owned(),
+                "on the host: nested virtualisation; `schedlab vm boot --kvm` tries again",
+            ),
+            None => good(
+                "KVM",
+                "/dev/kvm can be opened; whether it boots a kernel is tried at the first `schedlab vm`",
+            ),
+        },
+    }
 }
 
 /// The programs of [`TUNERS`], and sched_ext schedulers' user halves, that run.
@@ -475,6 +552,43 @@ mod tests {
         let found = tuners(directory.path());
         let names: Vec<(i32, &str)> = found.iter().map(|tuner| (tuner.pid, tuner.program.as_str())).collect();
         assert_eq!(names, [(7, "irqbalance"), (9, "scx_lavd")]);
+    }
+
+    #[test]
+    fn what_was_tried_and_refused_is_told_with_a_remedy() {
+        let denied = || io::Error::from_raw_os_error(libc::EPERM);
+        let here = Capabilities { bpf: true, root: true, lockdown: None, ..capability::probe() };
+        let found = tracepoints(&here, || Err(denied()));
+        assert!(
+            found[0].standing == Standing::Missing && found[0].fact.contains("not permitted"),
+            "{found:?}"
+        );
+        assert_eq!(tracepoints(&here, || Ok(()))[0].standing, Standing::Good);
+        assert_eq!(tracepoints(&Capabilities { bpf: false, ..here.clone() }, || Err(denied())), []);
+        assert!(refused_real_time(Err(denied())).is_some_and(|found| found.remedy.is_some()));
+        assert_eq!(refused_real_time(Ok(())), None);
+        let (_directory, mounted) = machine(&[("proc/mounts", "none /sys/kernel/debug debugfs rw 0 0\n")]);
+        let (_other, bare) = machine(&[]);
+        let locked = Capabilities { lockdown: Some("integrity".to_owned()), ..here.clone() };
+        let user = Capabilities { root: false, ..here.clone() };
+        for (files, here, says) in [
+            (&bare, &here, "not mounted"),
+            (&mounted, &here, "cannot be written"),
+            (&mounted, &locked, "lockdown (integrity)"),
+            (&mounted, &user, "only root"),
+        ] {
+            assert!(debugfs(files, here).0.contains(says), "{:?}", debugfs(files, here));
+        }
+    }
+
+    #[test]
+    fn kvm_is_what_came_of_it() {
+        let (_directory, bare) = machine(&[]);
+        assert!(kvm(&bare, Some(true)).fact.contains("no /dev/kvm"));
+        let (_directory, files) = machine(&[("dev/kvm", "")]);
+        assert_eq!(kvm(&files, Some(true)).standing, Standing::Good);
+        assert!(kvm(&files, Some(false)).fact.contains("booted no kernel"));
+        assert!(kvm(&files, None).fact.contains("is tried"));
     }
 
     #[test]

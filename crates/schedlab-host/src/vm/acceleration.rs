@@ -3,7 +3,7 @@
 //! The answer is kept for as long as this host kernel runs. Emulation is always possible.
 
 use super::{Error, Kernel, Machine, cache_directory};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How QEMU executes the guest.
@@ -61,15 +61,35 @@ impl Acceleration {
     }
 }
 
+/// Whether KVM has booted a kernel since this host kernel started; `None` if it has not been tried.
+pub fn kvm_as_tried() -> Option<bool> {
+    let boot = boot_id();
+    let known = std::fs::read_to_string(memory()).unwrap_or_default();
+    let answers: Vec<&str> = known
+        .lines()
+        .filter(|line| line.starts_with(&boot))
+        .filter_map(|line| line.split(' ').nth(2))
+        .collect();
+    (!answers.is_empty()).then(|| answers.contains(&"works"))
+}
+
+/// A line for each kernel that was tried: the host's boot, the guest's release, the answer.
+fn memory() -> PathBuf {
+    cache_directory().join("kvm-probe")
+}
+
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
 fn kvm_works(kernel: &Kernel, guest: &Path) -> bool {
     if std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
         return false;
     }
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let key = format!("{} {}", boot.trim(), kernel.release);
-    let memory = cache_directory().join("kvm-probe");
-    let known = std::fs::read_to_string(&memory).unwrap_or_default();
-    if let Some(answer) = known.trim().strip_prefix(&key).and_then(|rest| rest.strip_prefix(' ')) {
+    let boot = boot_id();
+    let key = format!("{boot} {} ", kernel.release);
+    let known = std::fs::read_to_string(memory()).unwrap_or_default();
+    if let Some(answer) = known.lines().find_map(|line| line.strip_prefix(&key)) {
         return answer == "works";
     }
     let (works, answer) = match probe(kernel, guest) {
@@ -80,7 +100,9 @@ fn kvm_works(kernel: &Kernel, guest: &Path) -> bool {
     };
     // A probe that cannot be remembered is made again next time.
     let _ = std::fs::create_dir_all(cache_directory());
-    let _ = std::fs::write(&memory, format!("{key} {answer}\n"));
+    let of_this_boot = known.lines().filter(|line| line.starts_with(&boot));
+    let lines: String = of_this_boot.map(|line| format!("{line}\n")).collect();
+    let _ = std::fs::write(memory(), format!("{lines}{key}{answer}\n"));
     works
 }
 

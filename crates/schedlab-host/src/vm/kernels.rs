@@ -107,6 +107,9 @@ impl Kernel {
                 let beginning = beginning(path).map_err(|error| failed(error.to_string()))?;
                 let release = release_in(&beginning)
                     .ok_or_else(|| failed("it is no bootable x86 image (bzImage, vmlinuz)".to_owned()))?;
+                if !is_long_enough(path, &beginning) {
+                    return Err(failed("its end is missing: copy it again".to_owned()));
+                }
                 Ok(Kernel { release, image: path.clone() })
             }
         }
@@ -156,7 +159,7 @@ fn cached(directory: &Path) -> Option<Kernel> {
     // A damaged one is fetched anew.
     let whole = |release: &String| {
         let image = directory.join(release).join("vmlinuz");
-        beginning(&image).ok().and_then(|bytes| release_in(&bytes)).is_some()
+        beginning(&image).is_ok_and(|bytes| release_in(&bytes).is_some() && is_long_enough(&image, &bytes))
     };
     let complete = releases.filter(whole);
     let release = complete.max_by_key(|release| version_key(release))?;
@@ -179,6 +182,17 @@ fn release_in(image: &[u8]) -> Option<String> {
     let text = image.get(at..)?.split(|byte| *byte == 0).next()?;
     let release = std::str::from_utf8(text).ok()?.split_whitespace().next()?;
     Some(release.to_owned())
+}
+
+/// Whether an image has as many bytes as it says: `setup_sects` sectors and one, then `syssize` times 16.
+fn is_long_enough(path: &Path, beginning: &[u8]) -> bool {
+    let Some(&[sectors, _, _, a, b, c, d]) = beginning.get(0x1F1..0x1F8).and_then(<[u8]>::first_chunk) else {
+        return false;
+    };
+    // None means four, for the oldest loaders.
+    let sectors = if sectors == 0 { 4 } else { u64::from(sectors) };
+    let bytes = (sectors + 1) * 512 + u64::from(u32::from_le_bytes([a, b, c, d])) * 16;
+    fs::metadata(path).is_ok_and(|data| data.len() >= bytes)
 }
 
 /// apt with lists, cache and sources of its own.
@@ -393,6 +407,28 @@ mod tests {
         assert_eq!("6.12".parse(), Ok(KernelChoice::Named(KernelName::V6_12)));
         assert_eq!("./bzImage".parse(), Ok(KernelChoice::File("./bzImage".into())));
         assert!("6.13".parse::<KernelChoice>().is_err());
+    }
+
+    #[test]
+    fn an_image_whose_end_is_missing_is_none() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let release = directory.path().join("7.2.1");
+        fs::create_dir(&release).expect("a directory");
+        // One sector of set-up and the first, then 0x100 times 16 bytes.
+        let mut image = vec![0; 1_024 + 0x1000];
+        image[0x1F1] = 1;
+        image[0x1F5] = 1;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x20E..0x210].copy_from_slice(&0x100_u16.to_le_bytes());
+        image[0x300..0x306].copy_from_slice(b"7.2.1 ");
+        let path = release.join("vmlinuz");
+        fs::write(&path, &image).expect("writes");
+        assert_eq!(cached(directory.path()).expect("it is whole").release, "7.2.1");
+        assert!(Kernel::choose(&KernelChoice::File(path.clone())).is_ok());
+        fs::write(&path, &image[..image.len() - 1]).expect("writes");
+        assert!(cached(directory.path()).is_none(), "it is fetched anew");
+        let error = Kernel::choose(&KernelChoice::File(path)).expect_err("it does not boot").to_string();
+        assert!(error.contains("its end is missing"), "{error}");
     }
 
     #[test]
