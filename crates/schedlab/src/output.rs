@@ -1,7 +1,6 @@
 //! Writing results: standard output, files that are never half written, and their owner under sudo.
 
 use crate::failure::Failure;
-use anyhow::Context;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
@@ -15,7 +14,7 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::BadInput(anyhow::Error::new(error).context("cannot write to standard output")))
+            Err(unwritten(error, "cannot write to standard output"))
         }
         _ => Ok(()),
     }
@@ -36,7 +35,26 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         give_to_caller(&partial);
         std::fs::rename(&partial, path)
     });
-    written.with_context(|| format!("cannot write {}", path.display())).map_err(Failure::BadInput)
+    written.map_err(|error| {
+        // What is there of it is of no use, and takes space where there is none.
+        drop(std::fs::remove_file(&partial));
+        unwritten(error, &format!("cannot write {}", path.display()))
+    })
+}
+
+/// A full disk is no mistake of the command line.
+fn unwritten(error: std::io::Error, what: &str) -> Failure {
+    match is_full(&error) {
+        true => {
+            Failure::Machine(anyhow::anyhow!("{what}: {error}; free some space there, or write elsewhere"))
+        }
+        false => Failure::BadInput(anyhow::Error::new(error).context(what.to_owned())),
+    }
+}
+
+/// Whether there is no more space where it was to be written.
+pub fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// Writes JSON where asked; true if that was standard output, which then has no text.
@@ -52,8 +70,7 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     std::fs::create_dir_all(path)
-        .with_context(|| format!("cannot make the directory {}", path.display()))
-        .map_err(Failure::BadInput)?;
+        .map_err(|error| unwritten(error, &format!("cannot make the directory {}", path.display())))?;
     give_to_caller(path);
     Ok(())
 }

@@ -207,6 +207,15 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(child.wait().expect("it ends").code(), Some(2), "the code does not depend on who reads");
 }
 
+/// Where nothing can be written any more: no mistake of the command line.
+#[test]
+fn a_full_disk_is_said_to_be_full() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let output = std::process::Command::new(support::BINARY).args(["list", "metrics"]).stdout(full).output();
+    support::Ended::of(output.expect("the program starts"))
+        .refused(3, &["No space left on device", "free some space there, or write elsewhere"]);
+}
+
 fn test_object(directory: &std::path::Path, name: &str) -> String {
     let bytes = schedlab_objects::test_object(name).expect("an object of bpf/tests");
     file(directory, &format!("{name}.o"), bytes)

@@ -51,6 +51,12 @@ fn machine(limit_s: u64) -> Machine {
         machine.contents(object, &format!("{name}.bpf.o"));
     }
     machine.contents(schedlab_objects::scheduler("vtime").expect("a scheduler"), "vtime.bpf.o");
+    for (name, script) in [("systemd-run", SYSTEMD_RUN), ("systemctl", SYSTEMCTL)] {
+        machine.contents(script.as_bytes(), &format!("systemd/{name}"));
+    }
+    for tool in ["prlimit", "setpriv"] {
+        machine.program(&find_program(tool).unwrap_or_else(|| panic!("{tool} is missing (util-linux)")));
+    }
     machine
 }
 
@@ -403,9 +409,154 @@ const GUARDS: &[Step] = &[
     ("at the end", "cat /sys/kernel/sched_ext/state; ls /run/schedlab; pidof sleep"),
 ];
 
+/// What systemd does with a transient service, as far as it matters here: runs the command away from whoever asks, then
+/// the command of ExecStopPost, however the first one ended. `@` divides the program's path from its name.
+const SYSTEMD_RUN: &str = r#"#!/bin/sh
+[ -e /tmp/refuse ] && { echo 'Failed to connect to bus' >&2; exit 1; }
+while [ "$1" != -- ]; do
+    case $1 in --property=ExecStopPost=*) post=${1#--property=ExecStopPost=} ;; esac
+    shift
+done
+shift
+(
+    "$@" &
+    echo $! > /run/unit
+    wait $!
+    echo "main $?" > /tmp/unit
+    set -- $post
+    path=$(printf %b "${1#@}") name=$2
+    shift 2
+    (exec -a "$name" "$path" "$@") >> /tmp/unit 2>&1
+    echo "post $?" >> /tmp/unit
+    rm /run/unit
+) > /dev/null 2>&1 < /dev/null &
+"#;
+
+const SYSTEMCTL: &str = r#"#!/bin/sh
+[ "$*" = 'stop schedlab-scheduler' ] || exit 1
+kill -TERM $(cat /run/unit)
+while [ -e /run/unit ]; do sleep 0.1; done
+"#;
+
+const REPAIRS: &[Step] = &[
+    // Between the journal's begin and the enabling lies the loading, which takes a while.
+    (
+        "interrupted loading",
+        "for how in 'run vtime -- sleep 100' 'start vtime'; do for i in 1 2 3 4 5; do \
+         before=$(cat /sys/kernel/sched_ext/enable_seq); schedlab -q $how & \
+         until [ -e /run/schedlab/journal ]; do :; done; kill -TERM $!; wait $!; \
+         echo \"${how%% *} $? $(($(cat /sys/kernel/sched_ext/enable_seq) - before)) $(ls /run/schedlab)\"; done; done; \
+         cat /sys/kernel/sched_ext/state",
+    ),
+    // The one that ran before needs more descriptors than its holder may have by then; the kernel ends the new one (S).
+    (
+        "no way back",
+        "schedlab -q start vtime > /dev/null; holder=$(sed -n 's/.*\"pid\":\\([0-9]*\\).*/\\1/p' /run/schedlab/journal); \
+         few=$(ls -l /proc/$holder/fd | grep -vc bpf); schedlab switch fifo --canary 60 --stall 60s & \
+         until schedlab status | grep -q '^Phase *canary'; do sleep 0.1; done; \
+         prlimit --pid $holder --nofile=$((few + 2)); echo S > /proc/sysrq-trigger; wait $!; echo \"switch $?\"; \
+         while [ -e /run/schedlab/journal ]; do sleep 0.1; done; schedlab status",
+    ),
+    // Without CAP_SYS_NICE root may not change the tasks of others.
+    (
+        "not undone",
+        "SUDO_UID=65534 SUDO_GID=65534 /bin/setpriv --bounding-set=-sys_nice \
+         schedlab run vtime --only-command --canary 60 --stall 60s --p99 1ns -- \
+         sh -c 'sleep 1000 & echo $! > /tmp/left; while [ -e /run/schedlab/control ]; do sleep 0.1; done'; echo \"run $?\"; \
+         cat /sys/kernel/sched_ext/state; ls /run/schedlab; cut -d' ' -f41 /proc/$(cat /tmp/left)/stat",
+    ),
+    (
+        "mended",
+        "schedlab restore; echo \"restore $?\"; cut -d' ' -f41 /proc/$(cat /tmp/left)/stat; ls /run/schedlab; \
+         kill $(cat /tmp/left)",
+    ),
+    (
+        "no space",
+        "mount -t tmpfs -o size=4k none /run/schedlab; dd if=/dev/zero of=/run/schedlab/fill bs=4k count=2 2> /dev/null; \
+         schedlab run vtime -- true; echo \"full $?\"; rm /run/schedlab/fill; schedlab -q run vtime -- true; \
+         echo \"room $?\"; umount /run/schedlab",
+    ),
+    // A place whose name means something to systemd, and a program of another name than its file's.
+    (
+        "unit",
+        "mkdir -p /run/systemd/system '/opt/50 %'; cp /systemd/* /bin; chmod +x /bin/systemd-run /bin/systemctl; \
+         own='/opt/50 %/schedlab'; ln /bin/schedlab-guest \"$own\"; \"$own\" start vtime; \
+         tr '\\0' ' ' < /proc/$(cat /run/unit)/cmdline; kill -9 $(cat /run/unit); \
+         while [ -e /run/unit ]; do sleep 0.1; done; cat /tmp/unit /sys/kernel/sched_ext/state; ls /run/schedlab",
+    ),
+    (
+        "unit ends",
+        "\"$own\" -q start vtime > /dev/null; \"$own\" stop; while [ -e /run/unit ]; do sleep 0.1; done; cat /tmp/unit; \
+         \"$own\" -q start vtime --canary 60 --stall 60s & \
+         until [ \"$(cat /sys/kernel/sched_ext/state)\" = enabled ]; do sleep 0.1; done; kill -TERM $!; wait $!; \
+         echo \"start $?\"; cat /tmp/unit /sys/kernel/sched_ext/state; ls /run/schedlab",
+    ),
+    ("unit refused", ": > /tmp/refuse; \"$own\" start vtime; \"$own\" -q stop; rm -r /run/systemd"),
+];
+
+fn judge_repairs(said: &Said) {
+    let loading = said.of("interrupted loading");
+    for how in ["run", "start"] {
+        let ends: Vec<&str> = loading.lines().filter(|line| line.starts_with(&format!("{how} "))).collect();
+        assert!(
+            ends.len() == 5 && ends.iter().all(|end| end.starts_with(&format!("{how} 130 "))),
+            "{loading}"
+        );
+        assert!(ends.iter().all(|end| end.ends_with(" lock")), "nothing is left: {loading}");
+        // Nothing was enabled if the signal came in time, as nearly every one does.
+        assert!(ends.contains(&format!("{how} 130 0 lock").as_str()), "{loading}");
+    }
+    said.says("interrupted loading", &["disabled\ncode 0"]);
+    said.says(
+        "no way back",
+        &[
+            "Guard      kernel tripped",
+            "Not rolled back: a guard tripped (kernel), and vtime could not be loaded again (",
+            "the kernel's own scheduler has all tasks",
+            "switch 1\n",
+            "Scheduler  the kernel's own (sched_ext is disabled)",
+            "Last       vtime\nEnded      a guard tripped (kernel), and vtime could not be loaded again (",
+        ],
+    );
+    said.says(
+        "not undone",
+        &[
+            "Guard      p99 tripped",
+            "SCHED_EXT instead of SCHED_NORMAL could not be undone (Operation not permitted",
+            "run `schedlab restore`",
+            "run 3\ndisabled\njournal\nlast\nlock\n7\n",
+        ],
+    );
+    said.says(
+        "mended",
+        &["1 tasks of the command went from SCHED_EXT to SCHED_NORMAL", "restore 0\n0\nlast\nlock\n"],
+    );
+    said.says("no space", &["No space left on device", "free some space there", "full 3\nroom 0\n"]);
+    said.says(
+        "unit",
+        &[
+            "Runs       vtime",
+            "/opt/50 %/schedlab hold /run/schedlab/start-",
+            "main 137\nNothing was left changed.\npost 0\ndisabled\nlock\n",
+        ],
+    );
+    said.says(
+        "unit ends",
+        &[
+            "The kernel's own scheduler has all tasks.\nmain 0\nNothing was left changed.\npost 0\n",
+            "schedlab: interrupted\nstart 130\nmain 0\nNothing was left changed.\npost 0\ndisabled\nlock\n",
+        ],
+    );
+    said.says(
+        "unit refused",
+        &["systemd-run refuses (Failed to connect to bus): a process of its own holds it instead", "code 0"],
+    );
+}
+
 #[test]
 fn guards_trip_trials_compare_and_all_is_undone() {
-    let said = steps(200, GUARDS);
+    let said = steps(300, &[GUARDS, REPAIRS].concat());
+    judge_repairs(&said);
     said.says("kept", &["Runs       vtime", "Canaries   ", "Next       ", "code 0"]);
     said.says(
         "switch rolls back",

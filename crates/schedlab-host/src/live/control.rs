@@ -103,6 +103,9 @@ pub struct Probed {
     pub cut: Option<String>,
     /// The scheduler that runs now; `None` for the kernel's own.
     pub now: Option<String>,
+    /// Why the one before did not come back, if it should have.
+    #[serde(default)]
+    pub lost: Option<String>,
 }
 
 /// How long loading and enabling took.

@@ -189,6 +189,10 @@ impl Holder {
         let loaded = super::load_for(&load.object, &knobs, load.scope)?;
         let (lines, partial) = (loaded.lines(), loaded.is_partial());
         let load_us = micros(began);
+        if self.interrupted.load(Ordering::Relaxed) {
+            // Nothing has been changed yet.
+            return Err(Error::Interrupted);
+        }
         // What the kernel said about earlier ones is not about this.
         let _ = (self.log.take(), self.dump.as_ref().map(DumpLog::take));
         self.run_first();
@@ -286,7 +290,9 @@ impl Holder {
             return Some(end);
         }
         let enable_seq = self.running.as_ref()?.attached.enable_seq();
-        if super::state() == "enabled" && status::enable_seq() == enable_seq {
+        let state = super::state();
+        // A kernel that could not be asked, as without a free descriptor, has ended nothing.
+        if state.is_empty() || (state == "enabled" && status::enable_seq() == enable_seq) {
             return None;
         }
         let running = self.running.take()?;
@@ -353,7 +359,10 @@ impl Holder {
             // The others' tasks were not to be touched, and still are not.
             load.scope = Scope::WhoAsks;
         }
-        let answer = self.attach(load).unwrap_or_else(|error| refusal(&error));
+        let answer = self.attach(load).unwrap_or_else(|error| match &self.lost {
+            Some((_, end)) => Answer::Refused { text: end.words(), code: error.code() },
+            None => refusal(&error),
+        });
         let runs = matches!(answer, Answer::Runs { .. });
         // Whoever asked may be gone.
         let _ = control::send(&mut stream, &answer, &[]);
@@ -421,7 +430,8 @@ impl Holder {
         self.phase(HOLDING);
         let now = self.running.as_ref().map(|running| running.load.name.clone());
         let cut = cut.map(str::to_owned);
-        (Probed { length_ms: micros(began) / 1_000, delays, trip, cut, now }, wake)
+        let lost = self.lost.as_ref().map(|(_, end)| end.words());
+        (Probed { length_ms: micros(began) / 1_000, delays, trip, cut, now, lost }, wake)
     }
 
     /// Takes the scheduler out, undoes every other change and ends the journal.

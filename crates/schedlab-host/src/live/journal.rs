@@ -62,7 +62,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The file system refused.
-    #[error("{path}: {source}; changing this machine's scheduler needs root")]
+    #[error("{path}: {source}; {}", remedy(.source))]
     System {
         /// The file.
         path: PathBuf,
@@ -227,7 +227,8 @@ impl Journal {
         let mut undone = Vec::new();
         while let Some((number, change)) = self.open.last().cloned() {
             undone.extend(undo(&change)?);
-            self.write(&Record::Undone { number })?;
+            // Without it, as on a disk without space, the change may be undone once more, which does no harm.
+            drop(self.write(&Record::Undone { number }));
             self.open.pop();
         }
         Ok(undone)
@@ -344,6 +345,8 @@ fn undo_leftover(directory: &Path) -> Result<Option<Repaired>, Error> {
             undone.extend(undo(change)?);
         }
     }
+    // Nobody answers there any more.
+    super::control::close(directory);
     remove(directory)?;
     Ok(Some(Repaired { owner: contents.owner, undone }))
 }
@@ -444,6 +447,14 @@ fn remove(directory: &Path) -> Result<(), Error> {
     fs::remove_file(&path).map_err(system(&path))?;
     sync_directory(directory);
     Ok(())
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+        io::ErrorKind::ReadOnlyFilesystem => "it must be writable",
+        _ => "changing this machine's scheduler needs root",
+    }
 }
 
 /// Some file systems cannot; then the name is written when they please.

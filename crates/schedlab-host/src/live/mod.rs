@@ -80,6 +80,9 @@ pub enum Error {
     /// A knob that is part of the code once it is loaded.
     #[error("knob {0} is fixed once the scheduler runs: `schedlab switch` loads it anew with --set")]
     FixedKnob(String),
+    /// A signal came before anything was changed.
+    #[error("interrupted")]
+    Interrupted,
     /// The command to run is not there.
     #[error("'{0}' is no program that can be run: name one on PATH, or its file")]
     NoCommand(String),
@@ -112,7 +115,7 @@ pub enum Error {
 
 impl Error {
     /// The program's exit code for it: 3 for what the machine cannot do now, 2 for bad input, 1 for a scheduler that
-    /// the kernel does not take.
+    /// the kernel does not take, 130 for a signal.
     pub fn code(&self) -> u8 {
         match self {
             Error::Open(_)
@@ -123,6 +126,7 @@ impl Error {
             | Error::FixedKnob(_)
             | Error::KnobSize { .. } => 2,
             Error::Load(_) => 1,
+            Error::Interrupted => 130,
             _ => 3,
         }
     }

@@ -5,7 +5,7 @@ use super::common;
 use crate::args::RecordArgs;
 use crate::failure::Failure;
 use crate::inputs::{machines, work};
-use crate::output::{give_to_caller, make_directory, print_text, write_json};
+use crate::output::{give_to_caller, is_full, make_directory, print_text, write_json};
 use crate::progress;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
@@ -184,6 +184,9 @@ pub fn failure(error: RecordError) -> Failure {
     // Its text already holds the cause's, which a chain of causes would repeat.
     let text = anyhow::anyhow!("{error}");
     match error {
+        RecordError::Write(source) if is_full(&source) => {
+            Failure::Machine(anyhow::anyhow!("{text}: free some space there, or write elsewhere"))
+        }
         RecordError::Privilege { .. }
         | RecordError::NoBtf
         | RecordError::NoTracepoint { .. }

@@ -152,6 +152,7 @@ fn refused(text: String, code: u8) -> Failure {
     match code {
         1 => Failure::AnswerIsNo(text),
         2 => Failure::BadInput(anyhow!("{text}")),
+        130 => Failure::Interrupted,
         _ => Failure::Machine(anyhow!("{text}")),
     }
 }

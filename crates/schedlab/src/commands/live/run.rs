@@ -59,13 +59,15 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
     let began = Instant::now();
     let Watched { code, end, early, trip, interrupted, undone } =
         watch(&mut holder, args, partial, &interrupted, &say)?;
-    let undone = undone?;
+    let not_undone = undone.as_ref().err().map(Failure::to_string);
+    let undone_now = undone.as_deref().unwrap_or_default();
     say(&end.as_ref().map_or(String::new(), words::end));
-    say(&words::undone(&undone));
+    say(&words::undone(undone_now));
     let value = serde_json::json!({"scheduler": load.name, "knobs": held.knobs, "partial": partial,
         "taken": taken, "wall_s": began.elapsed().as_secs_f64(), "code": code, "trip": trip,
-        "end": end, "undone": undone});
+        "end": end, "undone": undone_now, "not_undone": not_undone});
     write_json(args.json.as_deref(), &value)?;
+    undone?;
     if interrupted {
         return Err(Failure::Interrupted);
     }
@@ -158,6 +160,10 @@ fn watch(
             say("Stopped    by `schedlab stop`; the command goes on under the kernel's own scheduler\n");
         }
         Wake::Interrupted => {}
+    }
+    if let Err(failure) = &watched.undone {
+        // The command can go on for long, and whoever waits for it can mend this meanwhile.
+        eprintln!("schedlab: {failure}");
     }
     (watched.code, watched.interrupted) = outlive(&mut work, interrupted, say);
     Ok(watched)

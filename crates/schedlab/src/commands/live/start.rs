@@ -480,6 +480,33 @@ mod tests {
         assert!(words.iter().any(|word| word == escaped), "{words:?}");
     }
 
+    /// systemd's own reader finds the program at an odd place, and finds none where there is none.
+    #[test]
+    fn systemd_reads_the_unit_as_it_is_meant() {
+        use std::os::unix::fs::PermissionsExt;
+        if find_program("systemd-analyze").is_none() {
+            eprintln!("not here: systemd-analyze, which would read the unit");
+            return;
+        }
+        let directory = std::env::temp_dir().join(format!("schedlab-unit-{} 50 % $x", std::process::id()));
+        fs::create_dir_all(&directory).expect("scratch");
+        let own = directory.join("schedlab");
+        fs::write(&own, "#!/bin/sh\n").expect("scratch");
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).expect("own file");
+        let words = unit_arguments(&own, &directory);
+        let post = words.iter().find_map(|word| word.strip_prefix("--property=")).expect("ExecStopPost");
+        let unit = directory.join(format!("{UNIT}.service"));
+        let verify = |post: &str| {
+            fs::write(&unit, format!("[Service]\nExecStart=/bin/sh -c :\n{post}\n")).expect("scratch");
+            let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output();
+            output.expect("it starts")
+        };
+        let (right, wrong) = (verify(post), verify(&post.replace("schedlab schedlab", "no schedlab")));
+        drop(fs::remove_dir_all(&directory));
+        assert!(right.status.success(), "{}", String::from_utf8_lossy(&right.stderr));
+        assert!(!wrong.status.success(), "a program that is not there is told");
+    }
+
     #[test]
     fn a_scheduler_that_asks_for_ever_is_not_loaded_for_ever() {
         let mut restarts = Restarts::default();

@@ -44,7 +44,10 @@ pub fn probed(probed: &Probed) -> String {
         let seconds = probed.length_ms as f64 / 1_000.0;
         text += &format!("Guard      {} tripped after {seconds:.1} s: {}\n", trip.guard, trip.measured);
         let now = probed.now.as_deref().unwrap_or("the kernel's own scheduler");
-        text += &format!("Rolled back to {now}\n");
+        text += &match &probed.lost {
+            Some(why) => format!("Not rolled back: {why}; {now} has all tasks\n"),
+            None => format!("Rolled back to {now}\n"),
+        };
     }
     if let Some(cut) = &probed.cut {
         let seconds = probed.length_ms as f64 / 1_000.0;
