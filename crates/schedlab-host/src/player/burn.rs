@@ -1,8 +1,11 @@
-//! CPU time, used up: a loop whose speed was measured on each CPU, checked by the thread's own CPU clock.
+//! CPU time, used up: a loop whose speed was measured on each CPU, checked by the wall clock.
 //!
-//! A step of 1 ms takes 1 ms of the task's CPU time, whoever had the CPU meanwhile and however fast it is. The loop bridges
-//! most of what is left between two looks at the clock, so that a burn makes few system calls; on a CPU of less
-//! capacity (big.LITTLE) a step takes as much longer as in the simulator.
+//! A step of 1 ms takes 1 ms of the task's CPU time, whoever had the CPU meanwhile and however fast it is; on a CPU of
+//! less capacity (big.LITTLE) it takes as much longer as in the simulator.
+//!
+//! The thread's own CPU clock is not asked: to answer, the kernel brings the account of the running task up to date, sees
+//! that its slice is over and lets others run, where real work goes on until the tick. Time that others had shows as a
+//! stride that took too long while the count of the thread's context switches moved.
 
 use super::clock;
 use super::shared::SharedSlice;
@@ -11,12 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How long the loop is timed on each CPU.
 const TRIAL_NS: u64 = 1_000_000;
-/// Of what is left so much is looped before the next look at the clock, in percent: speeds vary.
-const STRIDE_PERCENT: u64 = 90;
-/// What is shorter is looped without a look at the clock: a look takes about as long.
-const LOOK_NS: u64 = 1_000;
-/// Never more than this in one go: the CPU's speed may change.
-const STRIDE_MAX_NS: u64 = 2_000_000;
+/// So much is looped between two looks at the clock. What is shorter is looped without one.
+const STRIDE_NS: u64 = 5_000;
+/// A stride that took so much longer than its loop was interrupted, or another task ran.
+const GAP_NS: u64 = 1_500;
 /// Capacity of the fastest CPU (`SCHED_CAPACITY_SCALE`).
 const FULL: u64 = 1_024;
 
@@ -78,30 +79,42 @@ pub fn burn(time: u64, speeds: &SharedSlice<Speed>) {
         let rounds = speed.rounds.load(Ordering::Relaxed).max(1_000);
         (rounds, speed.capacity.load(Ordering::Relaxed).clamp(1, FULL))
     };
-    if time < LOOK_NS {
+    if time < STRIDE_NS {
         let (rounds, capacity) = known(cpu());
         return spin(time * rounds * FULL / capacity / 1_000_000);
     }
-    let mut last = clock::cpu_time();
-    let mut left = time;
+    let (mut last, mut left, mut seen) = (clock::now(), time, switches());
     loop {
         let (rounds, capacity) = known(cpu());
-        let here = left * FULL / capacity;
-        let short = here < LOOK_NS;
-        let stride =
-            if short { here } else { (here * STRIDE_PERCENT / 100).clamp(LOOK_NS / 2, STRIDE_MAX_NS) };
+        let stride = (left * FULL / capacity).min(STRIDE_NS);
         spin(stride * rounds / 1_000_000);
-        if short {
-            return;
-        }
-        let now = clock::cpu_time();
-        let done = (now - last) * capacity / FULL;
+        let now = clock::now();
+        let mut own = now - last;
         last = now;
+        if own > stride + GAP_NS {
+            let count = switches();
+            if count != seen {
+                (own, seen) = (stride, count);
+                last = clock::now();
+            }
+        }
+        let done = own * capacity / FULL;
         if done >= left {
             return;
         }
         left -= done;
     }
+}
+
+/// How often the calling thread left its CPU until now.
+fn switches() -> i64 {
+    // SAFETY: filled by the kernel.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    usage.ru_nvcsw + usage.ru_nivcsw
 }
 
 #[cfg(test)]
@@ -125,6 +138,27 @@ mod tests {
             // disturbance explains is wrong: a factor of two in all of nine.
             let least = used[0];
             assert!(least + 1_000 >= time && least <= 2 * time + 5_000, "{time}: {used:?}");
+        }
+    }
+
+    /// Two burns on one CPU: each takes its own CPU time, though both are on it half of the time only.
+    #[test]
+    fn time_of_others_does_not_count() {
+        let speeds = SharedSlice::<Speed>::new(1_024).expect("memory");
+        measure(&speeds);
+        let cpu = super::super::attributes::affinity().iter().next().expect("a CPU");
+        let used: Vec<u64> = std::thread::scope(|scope| {
+            let one = || {
+                super::super::attributes::pin(cpu.0 as usize).expect("a CPU of ours");
+                let start = clock::cpu_time();
+                burn(60_000_000, &speeds);
+                clock::cpu_time() - start
+            };
+            let both = [scope.spawn(one), scope.spawn(one)];
+            both.into_iter().map(|thread| thread.join().expect("burns")).collect()
+        });
+        for used in &used {
+            assert!((58_000_000..=75_000_000).contains(used), "{used:?}");
         }
     }
 }
