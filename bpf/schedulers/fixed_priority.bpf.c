@@ -10,10 +10,11 @@
  * - INTERACTIVE: a task marked so goes before all that are not, from when it wakes until it has used up a short
  *   slice or was preempted; then it is like others until it sleeps again, so that a mark gives latency, not time.
  *   The mark is the policy SCHED_EXT, or a nice value of at most `interactive_nice`.
- * - Fork control: each living child is a debt of its parent, and a child is born with what its parent owes. A
- *   process that owes more than `fork_allowance` goes a level down for each further one, at most `fork_levels`, so
- *   that a fork bomb sinks the deeper the more there is of it, while a shell or a build pays nothing. Threads are
- *   free. Who has no more children owes no more than it was born with.
+ * - Fork control: each living child is a debt of its parent, and every child owes at any time what its parent owes
+ *   and for its own children. A process that owes more than `fork_allowance` goes a level down for each further one,
+ *   at most `fork_levels`, so that a fork bomb sinks the deeper the more there is of it, while a shell or a build
+ *   pays nothing. Siblings sink alike, and nobody below its own children, which it may have to stop. Threads are
+ *   free and owe what their process does; whose parent is gone owes what the parent owed when last looked at.
  *
  * Few CPUs, up to `light_cpus`, share one queue: nothing to balance, no data of tasks unless a tree owes forks.
  * More CPUs have a queue for each last-level cache; precedence then holds within a cache, and a CPU whose cache has
@@ -23,7 +24,7 @@
  * static_prio - 100 while marked. Of a process that forked or was forked, its debt.
  *
  * When a priority changes: with the nice value; when a marked task wakes (up) and is interrupted (down); with forks
- * beyond the allowance (down) and the end of children (up). Yielding: to the tail of the level.
+ * in the family beyond the allowance (down) and the end of children (up). Yielding: to the tail of the level.
  *
  * Good at: predictable precedence; latency of the strongest tasks, whatever else runs; a cheap decision.
  * Fails at: everything weaker while something stronger is runnable: weak tasks starve, for ever if need be.
@@ -55,14 +56,14 @@ KNOB_FIXED(u32, light_cpus, 8, CPUs, 0, 1024, "Up to so many CPUs share one queu
 
 /* What a process owes for forks. */
 struct forks {
-	/* What it was born with, and its living children. */
+	/* What its parent owed when that was last looked at, and its living children. */
 	u32 inherited;
 	u32 children;
 	/* Who forked it, and when that one began: a number may be another's by now. */
 	s32 parent_pid;
 	u64 parent_start;
 	/* It is counted in `debtors`. */
-	u8 counted;
+	u32 counted;
 };
 
 struct {
@@ -108,24 +109,40 @@ static __always_inline void settle(struct forks *forks, u32 debt)
 {
 	bool owes = debt > fork_allowance;
 
-	if (owes == forks->counted)
+	/* Its threads may come here on several CPUs: only who changes it counts. */
+	if (owes == forks->counted || __sync_lock_test_and_set(&forks->counted, owes) == owes)
 		return;
-	forks->counted = owes;
 	__sync_fetch_and_add(&debtors, owes ? 1 : -1);
 }
 
-/* Levels that a task is down for the forks it owes. */
-static __always_inline u64 levels_owed(struct task_struct *p)
+/* What the process of a task owes by now; inside an RCU section. */
+static __always_inline u32 debt_of(struct task_struct *p)
 {
-	struct forks *forks;
-	u32 debt;
+	struct task_struct *leader = p->group_leader;
+	struct task_struct *parent = leader->real_parent->group_leader;
+	struct forks *forks, *above;
 
-	if (!fork_control || !debtors)
-		return 0;
-	forks = bpf_task_storage_get(&forkers, p, NULL, 0);
+	forks = bpf_task_storage_get(&forkers, leader, NULL, 0);
 	if (!forks)
 		return 0;
-	debt = forks->inherited + forks->children;
+	/* Otherwise somebody adopted it. */
+	if (parent->pid == forks->parent_pid && parent->start_time == forks->parent_start) {
+		above = bpf_task_storage_get(&forkers, parent, NULL, 0);
+		if (above)
+			forks->inherited = above->inherited + above->children;
+	}
+	settle(forks, forks->inherited + forks->children);
+	return forks->inherited + forks->children;
+}
+
+/* Levels that a task is down for the forks its process owes. */
+static __always_inline u64 levels_owed(struct task_struct *p)
+{
+	u32 debt;
+
+	bpf_rcu_read_lock();
+	debt = debt_of(p);
+	bpf_rcu_read_unlock();
 	if (debt <= fork_allowance)
 		return 0;
 	debt -= fork_allowance;
@@ -135,7 +152,9 @@ static __always_inline u64 levels_owed(struct task_struct *p)
 /* Level of a task that is not marked, or whose mark is used up. */
 static __always_inline u64 level_of(struct task_struct *p)
 {
-	return p->static_prio + levels_owed(p);
+	u64 level = p->static_prio;
+
+	return fork_control && debtors ? level + levels_owed(p) : level;
 }
 
 s32 SCHED_OP(fixed_priority_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -207,25 +226,33 @@ void SCHED_OP(fixed_priority_set_weight, struct task_struct *p, u32 weight)
 	set_dsq_vtime(p, level_of(p));
 }
 
-/* A child is a debt of its parent, and is born with what the parent owes by then. */
+/* A child is a debt of its parent. */
 s32 SCHED_OP_SLEEPABLE(fixed_priority_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	struct task_struct *parent = bpf_get_current_task_btf();
+	struct task_struct *forker = bpf_get_current_task_btf();
+	struct task_struct *parent;
 	struct forks *forks, *child;
+	s32 error = -ENOMEM;
 
-	if (!args->fork || !parent->pid || p->tgid == parent->tgid)
+	if (!args->fork || !forker->pid || p->tgid == forker->tgid)
 		return 0;
-	forks = bpf_task_storage_get(&forkers, parent, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	child = bpf_task_storage_get(&forkers, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!forks || !child)
-		return -ENOMEM;
-	__sync_fetch_and_add(&forks->children, 1);
-	settle(forks, forks->inherited + forks->children);
-	child->inherited = forks->inherited + forks->children;
-	child->parent_pid = parent->pid;
-	child->parent_start = parent->start_time;
-	settle(child, child->inherited);
-	return 0;
+	if (!child)
+		return error;
+	bpf_rcu_read_lock();
+	parent = forker->group_leader;
+	forks = bpf_task_storage_get(&forkers, parent, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (forks) {
+		__sync_fetch_and_add(&forks->children, 1);
+		settle(forks, forks->inherited + forks->children);
+		child->inherited = forks->inherited + forks->children;
+		child->parent_pid = parent->pid;
+		child->parent_start = parent->start_time;
+		settle(child, child->inherited);
+		error = 0;
+	}
+	bpf_rcu_read_unlock();
+	return error;
 }
 
 void SCHED_OP(fixed_priority_exit_task, struct task_struct *p, struct scx_exit_task_args *args)

@@ -249,7 +249,7 @@ for scheduler in $SCHEDULERS; do
     schedlab -q run $scheduler --json /tmp/end -- hackbench --groups 2 --loops 30 > /tmp/said 2>&1
     echo "hackbench $scheduler $?"; grep Time: /tmp/said || cat /tmp/said; tr -d '\n ' < /tmp/end; echo
     schedlab -q run $scheduler --json /tmp/end -- stress-ng --cpu 1 --switch 1 --futex 1 --fork 1 --pipe 1 --yield 1 \
-        --timer 1 --timeout 4 --metrics-brief > /tmp/said 2>&1
+        --timer 1 --timer-freq 1000 --timeout 4 --metrics-brief > /tmp/said 2>&1
     echo "stress-ng $scheduler $?"; grep -E 'metr|fail|error' /tmp/said || cat /tmp/said; tr -d '\n ' < /tmp/end; echo
 done
 "#;
@@ -262,9 +262,7 @@ fn our_schedulers_survive_hackbench_and_stress_ng() {
             find_program(tool).unwrap_or_else(|| panic!("{tool} is missing: cargo xtask test installs it"));
         machine.program(&path);
     }
-    let mut schedulers: Vec<&str> = schedlab_objects::SCHEDULERS.iter().map(|object| object.name).collect();
-    // Tasks that yield without end starve all of a lower priority under it, until the kernel's watchdog ends it.
-    schedulers.retain(|name| *name != "fixed_priority");
+    let schedulers: Vec<&str> = schedlab_objects::SCHEDULERS.iter().map(|object| object.name).collect();
     let run = run(&mut machine, &TOOLS.replace("$SCHEDULERS", &schedulers.join(" ")));
     let text = run.text();
     let ends: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
