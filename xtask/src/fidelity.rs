@@ -13,11 +13,12 @@ const USAGE: &str = "\
 usage: cargo xtask fidelity [OPTIONS]
 
 Measures the plan of tests/fidelity/plan.toml on this machine (as root, at rest; about 20 minutes) and makes
-docs/fidelity.md. Each load and pair is a file of JSON in target/fidelity.
+docs/fidelity.md. Each load and pair is a file of JSON and its recordings in target/fidelity.
 
   --from DIR      make the page of what was measured in DIR before, and measure nothing
   --dir DIR       measure into DIR instead of target/fidelity
   --continue      leave out what is measured already
+  --again         run nothing live: simulate the recordings of DIR anew, after a change of the model
   --minutes N     stop after so long, to be continued
   --only NAME     only loads and pairs whose names contain NAME; can be given several times
   --host-only     no virtual machines
@@ -28,6 +29,7 @@ docs/fidelity.md. Each load and pair is a file of JSON in target/fidelity.
 /// Words that the example takes as they are, and whether a value follows.
 const PASSED: &[(&str, bool)] = &[
     ("--continue", false),
+    ("--again", false),
     ("--minutes", true),
     ("--only", true),
     ("--host-only", false),

@@ -6,7 +6,7 @@ use crate::measure::{Runner, names, read_recording, words};
 use anyhow::{Context, Result};
 use schedlab_report::fidelity::measured::{Numbers, PairRuns, Prediction, Source};
 use schedlab_report::fidelity::plan::Pair;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Live pairs in one boot, and seeds of a simulated run.
@@ -25,9 +25,26 @@ pub fn pair(runner: &Runner, pair: &Pair) -> Result<()> {
 }
 
 fn measure(runner: &Runner, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
+    let machine = runner.path(&format!("machine-{}.toml", pair.kernel));
+    if let Some(before) = runner.before::<PairRuns>("pair", &pair.name)? {
+        (runs.live_a, runs.live_b) = (before.live_a, before.live_b);
+    } else {
+        live_pairs(runner, pair, &machine, runs)?;
+    }
+    let (a, b) = (runner.work(&pair.work), runner.changed_work(pair));
+    let scheduler = if pair.scheduler.is_empty() { "fair" } else { &pair.scheduler };
+    let mut of = Prediction { source: Source::File, ..Prediction::default() };
+    for seed in 1..=runner.count(SEEDS) {
+        of.a.push(runner.simulated(&a.display().to_string(), "fair", &[], seed, &machine)?);
+        of.b.push(runner.simulated(&b.display().to_string(), scheduler, &pair.set, seed, &machine)?);
+    }
+    runs.predictions.push(of);
+    Ok(())
+}
+
+fn live_pairs(runner: &Runner, pair: &Pair, machine: &Path, runs: &mut PairRuns) -> Result<()> {
     let count = runner.count(RUNS);
     let script = runner.path("guest.sh");
-    let machine = runner.path(&format!("machine-{}.toml", pair.kernel));
     let calibrate = !machine.exists();
     std::fs::write(&script, text(pair, count, calibrate)).with_context(|| script.display().to_string())?;
     let (a, b) = (runner.work(&pair.work), runner.changed_work(pair));
@@ -53,13 +70,6 @@ fn measure(runner: &Runner, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
         runs.live_a.push(Numbers::of(&read_recording(&live("a", run))?, &own));
         runs.live_b.push(Numbers::of(&read_recording(&live("b", run))?, &own));
     }
-    let scheduler = if pair.scheduler.is_empty() { "fair" } else { &pair.scheduler };
-    let mut of = Prediction { source: Source::File, ..Prediction::default() };
-    for seed in 1..=runner.count(SEEDS) {
-        of.a.push(runner.simulated(&a.display().to_string(), "fair", &[], seed, &machine)?);
-        of.b.push(runner.simulated(&b.display().to_string(), scheduler, &pair.set, seed, &machine)?);
-    }
-    runs.predictions.push(of);
     out.iter().for_each(|(_, file)| drop(std::fs::remove_file(file)));
     Ok(())
 }

@@ -15,6 +15,7 @@ use schedlab_report::fidelity::measured::{
 use schedlab_report::fidelity::plan::{Load, Pair, Plan};
 use schedlab_report::result::Environment;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -46,6 +47,8 @@ pub struct Options {
     pub quick: bool,
     /// Leave out what is measured already.
     pub resume: bool,
+    /// Simulate anew what was recorded before; nothing runs live.
+    pub again: bool,
     /// Stop before the next load or pair after this long.
     pub budget: Option<Duration>,
     /// Only loads and pairs whose names contain one of these.
@@ -64,7 +67,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     let plan = read_plan(&options.plan)?;
     std::fs::create_dir_all(&options.dir).with_context(|| options.dir.display().to_string())?;
-    if !options.resume {
+    if !options.resume && !options.again {
         forget(&options.dir)?;
     }
     let runner = Runner::new(options)?;
@@ -114,7 +117,7 @@ fn forget(dir: &Path) -> Result<()> {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
         let name = name.to_string_lossy();
         let ours = ["load-", "pair-", "session", "machine"].iter().any(|begin| name.starts_with(begin));
-        if ours && (name.ends_with(".json") || name.ends_with(".toml")) {
+        if ours && [".json", ".toml", ".slrec"].iter().any(|end| name.ends_with(end)) {
             std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
         }
     }
@@ -196,7 +199,8 @@ impl Runner {
     /// The machine with what things cost on it, measured now, and where and when that was.
     fn session(&self) -> Result<()> {
         let machine = self.path("machine.toml");
-        if self.options.resume && machine.exists() && self.path("session.json").exists() {
+        let before = self.options.resume || self.options.again;
+        if before && machine.exists() && self.path("session.json").exists() {
             return Ok(());
         }
         eprintln!("fidelity: calibrating");
@@ -227,16 +231,18 @@ impl Runner {
 
     fn measure_load(&self, load: &Load, runs: &mut LoadRuns) -> Result<()> {
         let work = self.work(&load.name).display().to_string();
-        let mut recordings = Vec::new();
-        for run in 1..=self.count(LOAD_RUNS) {
-            let file = self.path(&format!("live-{run}.slrec"));
-            let numbers = if load.command.is_empty() {
-                self.play(&work, &[], run, &file)?
-            } else {
-                self.record(&load.command, &file)?
-            };
-            runs.live.push(numbers);
-            recordings.push(file);
+        let count = self.count(LOAD_RUNS);
+        let recordings: Vec<_> = (1..=count).map(|run| self.recording("load", &load.name, run)).collect();
+        if let Some(before) = self.before::<LoadRuns>("load", &load.name)? {
+            runs.live = before.live;
+        } else {
+            for (run, file) in (1..).zip(&recordings) {
+                runs.live.push(if load.command.is_empty() {
+                    self.play(&work, &[], run, file)?
+                } else {
+                    self.record(&load.command, file)?
+                });
+            }
         }
         if load.command.is_empty() {
             let seeds = 1..=self.count(FILE_SEEDS);
@@ -250,7 +256,6 @@ impl Runner {
             }
         }
         runs.simulated.push(Simulated { source: Source::Recording, runs: replayed });
-        remove(&recordings);
         Ok(())
     }
 
@@ -270,21 +275,12 @@ impl Runner {
     }
 
     fn measure_pair(&self, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
-        let mut recordings = Vec::new();
-        for run in 1..=self.count(PAIR_RUNS) {
-            let file = self.path(&format!("live-{run}.slrec"));
-            let other = self.path("live-b.slrec");
-            // A B, B A, A B: what changes slowly on the machine changes for both.
-            let (a, b) = if run % 2 == 1 {
-                let a = self.live(pair, false, run, &file)?;
-                (a, self.live(pair, true, run, &other)?)
-            } else {
-                let b = self.live(pair, true, run, &other)?;
-                (self.live(pair, false, run, &file)?, b)
-            };
-            runs.live_a.push(a);
-            runs.live_b.push(b);
-            recordings.push(file);
+        let count = self.count(PAIR_RUNS);
+        let recordings: Vec<_> = (1..=count).map(|run| self.recording("pair", &pair.name, run)).collect();
+        if let Some(before) = self.before::<PairRuns>("pair", &pair.name)? {
+            (runs.live_a, runs.live_b) = (before.live_a, before.live_b);
+        } else {
+            self.live_pairs(pair, &recordings, runs)?;
         }
         if !pair.work.is_empty() {
             let (a, b) = (self.work(&pair.work), self.changed_work(pair));
@@ -306,9 +302,40 @@ impl Runner {
             }
             runs.predictions.push(of);
         }
-        remove(&recordings);
-        remove(&[self.path("live-b.slrec")]);
         Ok(())
+    }
+
+    fn live_pairs(&self, pair: &Pair, recordings: &[PathBuf], runs: &mut PairRuns) -> Result<()> {
+        let other = self.path("live-b.slrec");
+        for (run, file) in (1..).zip(recordings) {
+            // A B, B A, A B: what changes slowly on the machine changes for both.
+            let (a, b) = if run % 2 == 1 {
+                let a = self.live(pair, false, run, file)?;
+                (a, self.live(pair, true, run, &other)?)
+            } else {
+                let b = self.live(pair, true, run, &other)?;
+                (self.live(pair, false, run, file)?, b)
+            };
+            runs.live_a.push(a);
+            runs.live_b.push(b);
+        }
+        remove(&[other]);
+        Ok(())
+    }
+
+    /// A live run's recording, which is kept beside the numbers.
+    fn recording(&self, kind: &str, name: &str, run: u64) -> PathBuf {
+        self.path(&format!("{kind}-{name}-{run}.slrec"))
+    }
+
+    /// What was measured before, if it is to be simulated anew.
+    pub fn before<T: DeserializeOwned>(&self, kind: &str, name: &str) -> Result<Option<T>> {
+        if !self.options.again {
+            return Ok(None);
+        }
+        let path = self.path(&format!("{kind}-{name}.json"));
+        let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+        Ok(Some(serde_json::from_slice(&bytes).with_context(|| path.display().to_string())?))
     }
 
     /// The workload file of the changed side.

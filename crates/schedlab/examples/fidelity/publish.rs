@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// `measure --dir DIR --plan FILE --program FILE [--quick] [--continue] [--minutes N] [--only NAME] [--host-only] [--vm-only]`
+/// `measure --dir DIR --plan FILE --program FILE [--quick] [--continue] [--again] [--minutes N] [--only NAME] [--host-only] [--vm-only]`
 pub fn measure(arguments: &[String]) -> Result<ExitCode> {
     let mut given = Given::default();
     given.read(arguments)?;
@@ -19,6 +19,7 @@ pub fn measure(arguments: &[String]) -> Result<ExitCode> {
         program: given.program.context("measure needs --program FILE")?,
         quick: given.quick,
         resume: given.resume,
+        again: given.again,
         budget: given.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
         only: given.only,
         vm: !given.host_only,
@@ -73,6 +74,7 @@ struct Given {
     prose: Option<PathBuf>,
     quick: bool,
     resume: bool,
+    again: bool,
     minutes: Option<f64>,
     only: Vec<String>,
     host_only: bool,
@@ -93,6 +95,7 @@ impl Given {
                 "--only" => self.only.push(value()?.clone()),
                 "--quick" => self.quick = true,
                 "--continue" => self.resume = true,
+                "--again" => self.again = true,
                 "--host-only" => self.host_only = true,
                 "--vm-only" => self.vm_only = true,
                 other => bail!("{other} is no argument of it"),
