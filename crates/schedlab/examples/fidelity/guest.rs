@@ -1,5 +1,6 @@
 //! Pairs in virtual machines: one boot a pair, in which a script plays A and B in turn and calibrates before.
 //!
+//! Virtual CPUs run in turns where they are emulated: the recorder and schedulers make a kernel patch its own code.
 //! What a knob is, or which scheduler, comes from the plan; the recordings come out and are judged like any other.
 
 use crate::measure::{Runner, names, read_recording, words};
@@ -48,7 +49,7 @@ fn live_pairs(runner: &Runner, pair: &Pair, machine: &Path, runs: &mut PairRuns)
     let calibrate = !machine.exists();
     std::fs::write(&script, text(pair, count, calibrate)).with_context(|| script.display().to_string())?;
     let (a, b) = (runner.work(&pair.work), runner.changed_work(pair));
-    let mut arguments = words(&["vm", "boot", "--kernel", &pair.kernel, "--time-limit", TIME_LIMIT]);
+    let mut arguments = words(&["vm", "boot", "--turns", "--kernel", &pair.kernel, "--time-limit", TIME_LIMIT]);
     for (host, guest) in [(&script, "/pair.sh"), (&a, "/a.toml"), (&b, "/b.toml")] {
         arguments.extend(words(&["--file", &format!("{}={guest}", host.display())]));
     }
