@@ -49,7 +49,8 @@ fn live_pairs(runner: &Runner, pair: &Pair, machine: &Path, runs: &mut PairRuns)
     let calibrate = !machine.exists();
     std::fs::write(&script, text(pair, count, calibrate)).with_context(|| script.display().to_string())?;
     let (a, b) = (runner.work(&pair.work), runner.changed_work(pair));
-    let mut arguments = words(&["vm", "boot", "--turns", "--kernel", &pair.kernel, "--time-limit", TIME_LIMIT]);
+    let mut arguments =
+        words(&["vm", "boot", "--turns", "--kernel", &pair.kernel, "--time-limit", TIME_LIMIT]);
     for (host, guest) in [(&script, "/pair.sh"), (&a, "/a.toml"), (&b, "/b.toml")] {
         arguments.extend(words(&["--file", &format!("{}={guest}", host.display())]));
     }
