@@ -188,9 +188,28 @@ fn turns_of_hogs_in_groups_are_as_recorded() {
     }
 }
 
+/// How many boots may show the recorded sequence: kernel threads of their own time disturb more plays of one boot than of
+/// another, and then few are left to agree.
+const BOOTS: usize = 4;
+
 /// Plays the scenario under each of these schedulers on that many CPUs with a virtual clock, so that what the host does
 /// besides cannot matter, and compares what most of the undisturbed plays agree on with the recorded sequence.
 fn callbacks(scenario: &str, cpus: u32, schedulers: &[Object]) {
+    let mut left: Vec<Object> = schedulers.to_vec();
+    for boot in 1..=BOOTS {
+        let faults = callbacks_of_boot(scenario, cpus, &left);
+        if faults.is_empty() {
+            return;
+        }
+        let said: Vec<&str> = faults.iter().map(|(_, fault)| fault.as_str()).collect();
+        assert!(boot < BOOTS, "in {BOOTS} boots: {}", said.join("\n"));
+        eprintln!("boot {boot}, tried again: {}", said.join("\n"));
+        left.retain(|object| faults.iter().any(|(name, _)| name == object.name));
+    }
+}
+
+/// The schedulers for which one boot did not show what is recorded, and what it showed.
+fn callbacks_of_boot(scenario: &str, cpus: u32, schedulers: &[Object]) -> Vec<(String, String)> {
     let path = root().join(format!("tests/conformance/{scenario}.toml"));
     let workload = parse(&std::fs::read_to_string(&path).expect("the scenario")).expect("the scenario reads");
     let mut machine = machine();
@@ -213,7 +232,10 @@ fn callbacks(scenario: &str, cpus: u32, schedulers: &[Object]) {
     let text = run.text();
     let parts = parts(&text);
     assert_eq!(parts.len(), schedulers.len());
-    parts.iter().for_each(|(scheduler, part)| check_callbacks(scenario, scheduler, part, &workload));
+    let check = |(scheduler, part): &(String, String)| {
+        check_callbacks(scenario, scheduler, part, &workload).err().map(|fault| (scheduler.clone(), fault))
+    };
+    parts.iter().filter_map(check).collect()
 }
 
 /// Plays of a scenario under one scheduler.
@@ -240,7 +262,7 @@ fn parts(text: &str) -> Vec<(String, String)> {
     parts
 }
 
-fn check_callbacks(scenario: &str, scheduler: &str, text: &str, workload: &Workload) {
+fn check_callbacks(scenario: &str, scheduler: &str, text: &str, workload: &Workload) -> Result<(), String> {
     let names: Vec<&str> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
     let duration_ns = workload.duration.expect("a scenario has a duration").0;
     let (calls, spans) = read(text, duration_ns);
@@ -252,10 +274,11 @@ fn check_callbacks(scenario: &str, scheduler: &str, text: &str, workload: &Workl
     for lines in results.iter().flatten() {
         *votes.entry(lines).or_default() += 1;
     }
-    let (lines, count) =
-        votes.iter().max_by_key(|(_, count)| **count).unwrap_or_else(|| panic!("{results:?}"));
-    assert!(*count >= 2, "no two plays of {PLAYS} agree: {results:?}");
-    check_golden(&root().join(format!("tests/golden/callbacks/{scenario}-{scheduler}-7.2.txt")), lines);
+    let most = votes.iter().max_by_key(|(_, count)| **count);
+    let (lines, _) = most
+        .filter(|(_, count)| **count >= 2)
+        .ok_or_else(|| format!("{scheduler}: no two plays of {PLAYS} agree: {results:?}"))?;
+    golden_fault(&root().join(format!("tests/golden/callbacks/{scenario}-{scheduler}-7.2.txt")), lines)
 }
 
 /// The calls of a log, and the span of each play.
@@ -392,12 +415,19 @@ fn faults(case: &Case, text: &str) -> Vec<String> {
     faults
 }
 
-fn check_golden(path: &PathBuf, lines: &[String]) {
+/// What differs from the recorded lines.
+fn golden_fault(path: &PathBuf, lines: &[String]) -> Result<(), String> {
     let text = lines.join("\n") + "\n";
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::create_dir_all(path.parent().expect("a directory")).expect("the directory");
         std::fs::write(path, &text).expect("the golden file");
     }
     let golden = std::fs::read_to_string(path).unwrap_or_default();
-    assert_eq!(text, golden, "{}: UPDATE_GOLDEN=1 records what the kernel does", path.display());
+    if text == golden {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: UPDATE_GOLDEN=1 records what the kernel does:\n{text}recorded:\n{golden}",
+        path.display()
+    ))
 }

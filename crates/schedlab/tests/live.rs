@@ -291,15 +291,14 @@ fn our_schedulers_survive_hackbench_and_stress_ng() {
 /// How many stressors did anything in each run of stress-ng, from lines as `stress-ng: metrc: [7] switch 12345 ...`.
 fn stressors_that_worked(text: &str) -> Vec<usize> {
     let stressors = ["cpu", "switch", "futex", "fork", "pipe", "yield", "timer"];
+    let is_positive = |count: &str| count.parse::<u64>().is_ok_and(|count| count > 0);
     let mut worked: Vec<BTreeSet<&str>> = Vec::new();
     for line in text.lines() {
         let mut words = line.split_once(']').map_or("", |(_, rest)| rest).split_whitespace();
         match (words.next(), words.next()) {
             (Some("stressor"), _) => worked.push(BTreeSet::new()),
-            (Some(name), Some(count)) if stressors.contains(&name) => {
-                if count.parse::<u64>().is_ok_and(|count| count > 0) {
-                    worked.last_mut().expect("below its heading").insert(name);
-                }
+            (Some(name), Some(count)) if stressors.contains(&name) && is_positive(count) => {
+                worked.last_mut().expect("below its heading").insert(name);
             }
             _ => (),
         }
