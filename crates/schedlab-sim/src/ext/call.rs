@@ -110,7 +110,8 @@ impl Op {
     }
 }
 
-/// What runs now; small, as it is put aside for every callback.
+/// What runs now; small, as it is put aside for every callback. It is written field by field: one that is put together
+/// elsewhere and copied as a whole makes the processor wait until all parts have reached its cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
 pub(crate) struct CallState {
@@ -127,9 +128,12 @@ const NO_CPU: u32 = u32::MAX;
 impl CallState {
     pub(crate) const NONE: CallState = CallState { op: None, held: NO_CPU, subjects: [0, 0] };
 
-    #[inline]
-    fn new(op: Op, locked: Option<u32>, subjects: [u32; 2]) -> CallState {
-        CallState { op: Some(op), held: locked.unwrap_or(NO_CPU), subjects }
+    #[inline(always)]
+    fn begin(&mut self, op: Op, locked: Option<u32>, subjects: [u32; 2]) {
+        self.subjects[0] = subjects[0];
+        self.subjects[1] = subjects[1];
+        self.held = locked.unwrap_or(NO_CPU);
+        self.op = Some(op);
     }
 
     /// CPU whose run queue the callback is about, if it holds one.
@@ -167,7 +171,7 @@ pub(crate) fn call_known<const N: usize>(
     let mut words = [0; 3];
     // The length is known here: no call of memcpy for a word.
     words[..N].copy_from_slice(arguments);
-    call_words(cx, CallState::new(op, locked, subjects), op, words)
+    call_words(cx, op, locked, subjects, words)
 }
 
 /// The same for a callback with more arguments than three, which is rare.
@@ -188,14 +192,14 @@ pub(crate) fn call_long(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) {
 }
 
 #[inline(always)]
-fn call_words(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) -> u64 {
+fn call_words(cx: &mut Cx<'_>, op: Op, locked: Option<u32>, subjects: [u32; 2], arguments: [u64; 3]) -> u64 {
     let host = cx.host();
     host.callbacks += 1;
     // Rare: the outermost callback has nothing to go back to.
     if host.call.op.is_some() || host.trace.is_some() {
-        return call_rarely(cx, state, op, arguments);
+        return call_rarely(cx, op, locked, subjects, arguments);
     }
-    host.call = state;
+    host.call.begin(op, locked, subjects);
     let value = cx.call_slot(op as usize, arguments, faulted);
     cx.host().call = CallState::NONE;
     value
@@ -203,8 +207,9 @@ fn call_words(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) ->
 
 /// The same within another callback, and with a line in the log if there is one.
 #[cold]
-fn call_rarely(cx: &mut Cx<'_>, state: CallState, op: Op, arguments: [u64; 3]) -> u64 {
-    let outer = std::mem::replace(&mut cx.host().call, state);
+fn call_rarely(cx: &mut Cx<'_>, op: Op, locked: Option<u32>, subjects: [u32; 2], arguments: [u64; 3]) -> u64 {
+    let outer = cx.host().call;
+    cx.host().call.begin(op, locked, subjects);
     let at = cx.host().trace.is_some().then(|| super::trace::record(cx, op, &arguments));
     let mut faulted = None;
     let value = cx.call_slot(op as usize, arguments, |_, fault| {
@@ -239,7 +244,7 @@ pub(crate) fn call_task<const N: usize>(cx: &mut Cx<'_>, op: Op, cpu: u32, task:
     for (word, argument) in words[1..].iter_mut().zip(rest) {
         *word = *argument;
     }
-    call_words(cx, CallState::new(op, Some(cpu), [task, 0]), op, words);
+    call_words(cx, op, Some(cpu), [task, 0], words);
 }
 
 /// The same for a callback that most schedulers do not have: its caller stays short.
