@@ -1,11 +1,12 @@
 //! Dispatch queues: FIFO or ordered by virtual time, with iterators that survive removals.
 //!
 //! A queue is a list threaded through [`Entity`]: the order of the list is the dispatch order, for both kinds,
-//! as in the kernel (which keeps a tree beside it to find the place of an insertion; here the place is
-//! searched from the tail, where virtual times that grow with time belong). Not here: who may insert what
-//! ([`super::enqueue`]).
+//! as in the kernel. Which keeps a tree beside it to find the place of an insertion; here the place is searched from the
+//! tail, where virtual times that grow with time belong, and in a long queue in its [`Order`]. Not here: who may insert
+//! what ([`super::enqueue`]).
 
 use super::consts::{SCX_DSQ_FLAG_BUILTIN, SCX_DSQ_INVALID};
+use super::order::{Order, Place};
 use super::task::Entity;
 use std::collections::BTreeMap;
 
@@ -18,6 +19,10 @@ pub(crate) const NIL: u32 = u32::MAX;
 
 /// User queues with ids below this are found without a search.
 const DIRECT_IDS: u64 = 2048;
+
+/// From so many tasks on a queue by virtual time keeps its order beside the list, and with so few it stops.
+const LONG: u32 = 32;
+const SHORT: u32 = 12;
 
 /// One queue, in one cache line.
 #[derive(Clone, Debug)]
@@ -37,9 +42,21 @@ pub(crate) struct Dsq {
     pub locked_by: u32,
     /// Until when it has it.
     pub locked_until: u64,
+    /// Whether there is something in [`Side`] to keep up to date.
+    attended: bool,
+    side: Option<Box<Side>>,
+}
+
+/// What few queues have.
+#[derive(Clone, Debug, Default)]
+struct Side {
     /// Iterators in progress: (iterator's number, next task to look at).
     cursors: Vec<(u64, u32)>,
+    /// Of a long queue whose tasks are all ordered by virtual time.
+    order: Option<Order>,
 }
+
+const _: () = assert!(size_of::<Dsq>() == 64, "one cache line");
 
 impl Dsq {
     fn new(id: u64) -> Dsq {
@@ -52,27 +69,63 @@ impl Dsq {
             seq: 0,
             locked_by: NIL,
             locked_until: 0,
-            cursors: Vec::new(),
+            attended: false,
+            side: None,
         }
     }
 
     /// Puts a task at the head or the tail.
     #[inline(always)]
     pub(crate) fn push(&mut self, tasks: &mut [Entity], task: u32, head: bool) {
+        if self.attended {
+            self.side().order = None;
+        }
         if head { self.link(tasks, task, NIL) } else { self.link(tasks, task, self.last) }
     }
 
     /// Puts a task behind all that are due earlier or equally early by virtual time, wrap-safe.
     #[inline(always)]
     pub(crate) fn push_vtime(&mut self, tasks: &mut [Entity], task: u32, vtime: u64) {
-        let mut after = self.last;
-        while after != NIL && (vtime.wrapping_sub(tasks[after as usize].vtime_key) as i64) < 0 {
-            after = tasks[after as usize].prev;
-        }
+        let after = if self.nr < LONG && !self.attended {
+            self.place_from_tail(tasks, vtime)
+        } else {
+            self.place_in_order(tasks, task, vtime)
+        };
         tasks[task as usize].vtime_key = vtime;
         tasks[task as usize].on_priq = true;
         self.nr_priq += 1;
         self.link(tasks, task, after);
+    }
+
+    /// The task to come before one of this virtual time.
+    #[inline(always)]
+    fn place_from_tail(&self, tasks: &[Entity], vtime: u64) -> u32 {
+        let mut after = self.last;
+        while after != NIL && (vtime.wrapping_sub(tasks[after as usize].vtime_key) as i64) < 0 {
+            after = tasks[after as usize].prev;
+        }
+        after
+    }
+
+    /// The same in a long queue, or one that is iterated; the task's place is noted.
+    #[inline(never)]
+    fn place_in_order(&mut self, tasks: &[Entity], task: u32, vtime: u64) -> u32 {
+        if self.side().order.is_none() {
+            if self.nr < LONG || self.nr_priq != self.nr {
+                return self.place_from_tail(tasks, vtime);
+            }
+            let next = |at: &u32| Some(tasks[*at as usize].next).filter(|next| *next != NIL);
+            let list = std::iter::successors(Some(self.first), next);
+            let places = list.map(|task| Place { vtime: tasks[task as usize].vtime_key, task });
+            self.side().order = Some(Order::new(places));
+            self.attended = true;
+        }
+        let order = self.side().order.as_mut().expect("just made");
+        order.insert(Place { vtime, task }).unwrap_or(NIL)
+    }
+
+    fn side(&mut self) -> &mut Side {
+        self.side.get_or_insert_default()
     }
 
     #[inline(always)]
@@ -112,15 +165,39 @@ impl Dsq {
             next => tasks[next as usize].prev = prev,
         }
         self.nr -= 1;
-        for (_, at) in self.cursors.iter_mut().filter(|(_, at)| *at == task) {
-            *at = next;
+        if self.attended {
+            self.left(task, next);
         }
         flags
     }
 
+    /// A task, before `next`, was taken out.
+    #[inline(never)]
+    fn left(&mut self, task: u32, next: u32) {
+        let short = self.nr <= SHORT;
+        let side = self.side();
+        if short {
+            side.order = None;
+        } else if let Some(order) = &mut side.order {
+            order.remove(task);
+        }
+        for (_, at) in side.cursors.iter_mut().filter(|(_, at)| *at == task) {
+            *at = next;
+        }
+        self.attend();
+    }
+
+    /// Finds whether there is anything left to keep up to date.
+    fn attend(&mut self) {
+        let side = self.side();
+        self.attended = side.order.is_some() || !side.cursors.is_empty();
+    }
+
     /// Starts an iterator of the caller's number at one end.
     pub(crate) fn iterate(&mut self, cursor: u64, reverse: bool) {
-        self.cursors.push((cursor, if reverse { self.last } else { self.first }));
+        let start = if reverse { self.last } else { self.first };
+        self.side().cursors.push((cursor, start));
+        self.attended = true;
     }
 
     /// The next task of an iterator among those inserted up to `until`.
@@ -131,7 +208,7 @@ impl Dsq {
         until: u32,
         reverse: bool,
     ) -> Option<u32> {
-        let (_, at) = self.cursors.iter_mut().find(|(number, _)| *number == cursor)?;
+        let (_, at) = self.side().cursors.iter_mut().find(|(number, _)| *number == cursor)?;
         while *at != NIL {
             let found = *at;
             let entity = &tasks[found as usize];
@@ -145,7 +222,8 @@ impl Dsq {
 
     /// Ends an iterator.
     pub(crate) fn finish(&mut self, cursor: u64) {
-        self.cursors.retain(|(number, _)| *number != cursor);
+        self.side().cursors.retain(|(number, _)| *number != cursor);
+        self.attend();
     }
 }
 
@@ -171,6 +249,11 @@ impl Dsqs {
     #[inline]
     pub(crate) fn get_mut(&mut self, index: DsqIndex) -> &mut Dsq {
         &mut self.queues[index.0 as usize]
+    }
+
+    /// Brings a queue near.
+    pub(crate) fn fetch(&self, index: DsqIndex) {
+        crate::ahead::fetch_row(&self.queues, index.0 as usize);
     }
 
     /// A user queue by its id.

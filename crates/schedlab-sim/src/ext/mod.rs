@@ -36,6 +36,7 @@ mod lock;
 mod machine;
 mod mask;
 mod objects;
+mod order;
 mod reenq;
 mod scheduler;
 mod select;
