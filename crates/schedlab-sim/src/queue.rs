@@ -29,6 +29,8 @@ const FAR_SHIFT: u32 = 20;
 const LEVEL_BITS: u32 = 6;
 /// Levels that 64 bits of time need.
 const LEVELS: usize = 8;
+/// How many buckets after the open one events are brought near.
+const AHEAD_BUCKETS: u64 = 3;
 const BUCKETS: usize = NEAR + (LEVELS << LEVEL_BITS);
 
 /// A slot's event and its place.
@@ -48,11 +50,31 @@ struct Node {
 const IDLE: Node = Node { time: NEVER, armed: 0, next: NONE, prev: NONE, bucket: NONE };
 
 /// A sorted event. It counts only while its slot still has this arming number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 struct Sorted {
-    time: u64,
-    armed: u64,
+    /// ns since the begin of its bucket, then the arming number: one number to compare.
+    key: u64,
     slot: u32,
+}
+
+/// Bits of arming numbers: at 10^9 a second they last for half a year.
+const ARMED_BITS: u32 = 64 - NEAR_SHIFT;
+
+impl Sorted {
+    #[inline(always)]
+    fn new(time: u64, armed: u64, slot: u32) -> Sorted {
+        Sorted { key: time << ARMED_BITS | armed, slot }
+    }
+
+    #[inline(always)]
+    fn armed(self) -> u64 {
+        self.key & ((1 << ARMED_BITS) - 1)
+    }
+
+    #[inline(always)]
+    fn time(self, bucket: u64) -> u64 {
+        bucket << NEAR_SHIFT | self.key >> ARMED_BITS
+    }
 }
 
 /// Pending events by slot.
@@ -75,8 +97,9 @@ pub(crate) struct EventQueue {
     /// Events of the first bucket, the earliest last, and that bucket's number since time 0; [`NEVER`] if none is open.
     sorted: Vec<Sorted>,
     open: u64,
-    /// How far the events of the bucket after it were brought near.
+    /// The event that was brought near last, of a bucket after it, and that bucket's number.
     ahead: u32,
+    ahead_in: u64,
 }
 
 impl Default for EventQueue {
@@ -93,6 +116,7 @@ impl Default for EventQueue {
             sorted: Vec::new(),
             open: NEVER,
             ahead: NONE,
+            ahead_in: 0,
         }
     }
 }
@@ -145,8 +169,8 @@ impl EventQueue {
             self.unlink(slot);
         }
         self.nodes[slot as usize].bucket = SORTED;
-        let entry = Sorted { time, armed, slot };
-        let at = self.sorted.partition_point(|other| *other > entry);
+        let entry = Sorted::new(time, armed, slot);
+        let at = self.sorted.partition_point(|other| other.key > entry.key);
         self.sorted.insert(at, entry);
     }
 
@@ -163,6 +187,13 @@ impl EventQueue {
         }
         self.armed += 1;
         (node.time, node.armed) = (time, self.armed);
+        // Alone in its bucket it is moved at once, so that what comes first is mostly due.
+        let alone = node.next == NONE && node.prev == NONE;
+        let (from, number) = (node.bucket as usize, time >> NEAR_SHIFT);
+        if alone && from < NEAR && number != self.open && number - (self.origin >> NEAR_SHIFT) < NEAR as u64 {
+            self.empty_near(from);
+            self.link_near(slot as u32, number as u32 % NEAR as u32);
+        }
     }
 
     #[cold]
@@ -196,13 +227,21 @@ impl EventQueue {
         crate::ahead::fetch_row(&self.nodes, slot);
     }
 
-    /// Brings another event of the bucket after the open one near: its slot. Events are found through each other.
+    /// Brings another event of the buckets after the open one near: the slot of the one before it. Events of a bucket are
+    /// found through each other, so that only one can be asked for at a time.
     #[inline]
     pub(crate) fn fetch_next(&mut self) -> Option<usize> {
         let slot = self.ahead as usize;
-        self.ahead = self.nodes.get(slot)?.next;
+        match self.nodes.get(slot) {
+            Some(node) => self.ahead = node.next,
+            None if self.ahead_in - self.open < AHEAD_BUCKETS => {
+                let number = self.first_from(self.ahead_in + 1)?;
+                (self.ahead_in, self.ahead) = (number, self.heads[number as usize % NEAR]);
+            }
+            None => return None,
+        }
         crate::ahead::fetch_row(&self.nodes, self.ahead as usize);
-        Some(slot)
+        (slot != NONE as usize).then_some(slot)
     }
 
     /// Whether [`EventQueue::soon`] knows any.
@@ -258,28 +297,43 @@ impl EventQueue {
     #[inline(never)]
     fn pop_sorted(&mut self) -> Option<(u64, usize)> {
         let last = self.sorted.pop().expect("an open bucket has events");
+        let time = last.time(self.open);
         if self.sorted.is_empty() {
             self.open = NEVER;
         }
         let node = &mut self.nodes[last.slot as usize];
-        if node.armed != last.armed {
+        if node.armed != last.armed() {
             return None;
         }
         (node.time, node.bucket) = (NEVER, NONE);
-        self.origin = last.time;
-        Some((last.time, last.slot as usize))
+        self.origin = time;
+        Some((time, last.slot as usize))
     }
 
     /// The ring's first bucket that is not empty, numbered since time 0.
     #[inline]
     fn first_near(&self) -> Option<u64> {
-        let first = self.origin >> NEAR_SHIFT;
+        self.first_from(self.origin >> NEAR_SHIFT)
+    }
+
+    /// The same from a bucket on.
+    #[inline(always)]
+    fn first_from(&self, first: u64) -> Option<u64> {
         let (word, bit) = (first as usize / 64 % NEAR_WORDS, first % 64);
-        let here = self.near[word] >> bit;
+        // The next 64 buckets, wherever words end: whether there is an event among them can be predicted.
+        let next = self.near[(word + 1) % NEAR_WORDS];
+        let here = self.near[word] >> bit | next << 1 << (63 - bit);
         if here != 0 {
             return Some(first + u64::from(here.trailing_zeros()));
         }
-        // The words after this one, around the end, then this one's lower bits. Events are mostly near.
+        self.first_farther(first)
+    }
+
+    /// The same if the next 64 buckets are empty.
+    #[inline(never)]
+    fn first_farther(&self, first: u64) -> Option<u64> {
+        let word = first as usize / 64 % NEAR_WORDS;
+        // The words after the first one, around the end, then that one's lower bits.
         (1..=NEAR_WORDS).find_map(|step| {
             let bits = self.near[(word + step) % NEAR_WORDS];
             let begin = (first & !63) + step as u64 * 64;
@@ -300,7 +354,7 @@ impl EventQueue {
             let Node { time, armed, .. } = *node;
             if time >> NEAR_SHIFT == number {
                 node.bucket = SORTED;
-                self.sorted.push(Sorted { time, armed, slot });
+                self.sorted.push(Sorted::new(time, armed, slot));
             } else {
                 node.bucket = NONE;
                 self.place_apart(slot);
@@ -310,15 +364,17 @@ impl EventQueue {
             [] => return,
             [_] => {}
             [a, b] => {
-                if a < b {
+                if a.key < b.key {
                     std::mem::swap(a, b);
                 }
             }
-            more => more.sort_unstable_by(|a, b| b.cmp(a)),
+            more => more.sort_unstable_by_key(|event| std::cmp::Reverse(event.key)),
         }
         self.open = number;
-        self.ahead = self.first_near().map_or(NONE, |next| self.heads[next as usize % NEAR]);
-        crate::ahead::fetch_row(&self.nodes, self.ahead as usize);
+        if self.ahead_in <= number {
+            (self.ahead_in, self.ahead) = (number, NONE);
+            self.fetch_next();
+        }
     }
 
     /// Moves the events of the wheel's first bucket to the ring or to the levels below.
