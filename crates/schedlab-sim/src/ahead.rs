@@ -55,7 +55,9 @@ impl Simulation {
             match slot {
                 Slot::Cpu(cpu, _) => {
                     fetch_row(&self.core.k.cpus, cpu.index());
-                    fetch_row(&self.core.k.fair.rqs, cpu.index());
+                    if !self.core.ext.has_switched_all() {
+                        fetch_row(&self.core.k.fair.rqs, cpu.index());
+                    }
                     self.core.ext.fetch_cpu(cpu);
                 }
                 Slot::Task(task) => self.fetch_task(task),
@@ -83,7 +85,9 @@ impl Simulation {
     fn fetch_task(&mut self, task: TaskId) {
         let k = &self.core.k;
         fetch_row(&k.tasks, task.index());
-        fetch_row(&k.fair.entities, k.fair.groups.layout.entity_of(task).index());
+        if !self.core.ext.has_switched_all() {
+            fetch_row(&k.fair.entities, k.fair.groups.layout.entity_of(task).index());
+        }
         fetch_row(&self.work.actors, task.index());
         self.core.ext.fetch_task(task);
     }
@@ -94,6 +98,7 @@ impl Simulation {
         if let Some(task) = self.core.ext.head() {
             fetch_row(&self.core.k.tasks, task.index());
             fetch_row(&self.work.actors, task.index());
+            self.core.ext.fetch_task(task);
             self.core.ext.fetch_task_struct(task);
         }
     }

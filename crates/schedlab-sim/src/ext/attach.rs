@@ -175,6 +175,7 @@ pub(crate) fn host(
         enabled: 0,
         ops,
         call: CallState::NONE,
+        addresses: vec![idle_task.address],
         tasks: vec![idle_task],
         rqs,
         dsqs: Dsqs::new(builtin_queues(nr_cpus, nr_nodes)),

@@ -321,7 +321,8 @@ impl Ext {
         ext.enter(k, |cx| lifecycle::exit_task(cx, task.0));
         ext.charge_here(k);
         let size = ext.host.layout.task_size + super::objects::TASK_NUMBER_BYTES;
-        let address = std::mem::take(&mut ext.host.task_mut(task.0).address);
+        let address = ext.host.address_of(task.0);
+        ext.host.set_address(task.0, 0);
         ext.instance.owner_died(address);
         ext.instance.memory().free(address, size, 64);
     }

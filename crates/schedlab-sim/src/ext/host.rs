@@ -207,6 +207,8 @@ pub(crate) struct Host {
     pub call: CallState,
     /// Row 0 is the idle task.
     pub tasks: Vec<Entity>,
+    /// Their addresses once more: what is needed of many tasks whose rows are not.
+    pub addresses: Vec<u64>,
     pub rqs: Vec<Rq>,
     pub dsqs: Dsqs,
     pub idle: Idle,
@@ -340,7 +342,14 @@ impl Host {
     /// Address of a task, 0 for one that the class was not told of.
     #[inline]
     pub(crate) fn address_of(&self, task: u32) -> u64 {
-        self.tasks.get(task as usize).map_or(0, |task| task.address)
+        self.addresses.get(task as usize).copied().unwrap_or(0)
+    }
+
+    /// A task gets its `struct task_struct`, or loses it.
+    pub(crate) fn set_address(&mut self, task: u32, address: u64) {
+        self.tasks[task as usize].address = address;
+        self.addresses.resize(self.tasks.len(), 0);
+        self.addresses[task as usize] = address;
     }
 
     #[inline]

@@ -119,7 +119,8 @@ pub(crate) fn create(cx: &mut Cx<'_>, task: u32, facts: &TaskFacts<'_>) -> bool 
     if host.tasks.len() <= task as usize {
         host.tasks.resize_with(task as usize + 1, || Entity::new(now));
     }
-    host.tasks[task as usize] = Entity { address, flags: SCX_TASK_RESET_RUNNABLE_AT, ..Entity::new(now) };
+    host.tasks[task as usize] = Entity { flags: SCX_TASK_RESET_RUNNABLE_AT, ..Entity::new(now) };
+    host.set_address(task, address);
     let at = &layout.task;
     let comm = facts.comm.as_bytes();
     let len = comm.len().min(15);

@@ -20,6 +20,7 @@ impl Ext {
     pub(crate) fn fetch_cpu(&mut self, cpu: CpuId) {
         if let Some(ext) = self.attached() {
             ahead::fetch_row(&ext.host.rqs, cpu.index());
+            ext.host.dsqs.fetch(ext.host.local_dsq(cpu.0));
         }
     }
 
@@ -36,7 +37,7 @@ impl Ext {
         }
     }
 
-    /// Brings near what programs see of it; better after [`Ext::fetch_task`].
+    /// Brings near what programs see of it.
     pub(crate) fn fetch_task_struct(&mut self, task: TaskId) {
         if let Some(ext) = self.attached() {
             let address = ext.host.address_of(task.0);
