@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What schedulers share about CPUs: last-level caches, idle CPUs, weights.
+ * What schedulers share about CPUs: last-level caches, idle CPUs, heads of queues.
  *
  * The kernel does not tell programs which CPUs share a cache. Whoever loads the object fills `llc_of_cpu`
  * and `llc_count` before loading; left alone, all CPUs count as sharing one cache.
@@ -63,24 +63,6 @@ static __always_inline u64 head_vtime(u64 dsq_id, u64 otherwise)
 		break;
 	}
 	return vtime;
-}
-
-/*
- * Weight of each nice value from -20 to 19: exact, as Linux has them. p->scx.weight is rounded to a scale
- * of 1 to 10000 (nice 19 is a third off), so the weight comes from static_prio.
- */
-static const u32 weight_of_nice[40] = {
-	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
-	9548,  7620,  6100,  4904,  3906,  3121,  2501,  1991,  1586,  1277,
-	1024,  820,   655,   526,   423,   335,   272,   215,   172,   137,
-	110,   87,    70,    56,    45,    36,    29,    23,    18,    15,
-};
-
-static __always_inline u32 weight_of(const struct task_struct *p)
-{
-	u32 index = p->static_prio - 100;
-
-	return index < 40 ? weight_of_nice[index] : 1024;
 }
 
 #endif

@@ -13,8 +13,10 @@
  * - Fork control: each living child is a debt of its parent, and every child owes at any time what its parent owes
  *   and for its own children. A process that owes more than `fork_allowance` goes a level down for each further one,
  *   at most `fork_levels`, so that a fork bomb sinks the deeper the more there is of it, while a shell or a build
- *   pays nothing. Siblings sink alike, and nobody below its own children, which it may have to stop. Threads are
- *   free and owe what their process does; whose parent is gone owes what the parent owed when last looked at.
+ *   pays nothing. Siblings sink alike, and nobody below its own children, which it may have to stop. A debt is kept
+ *   at its most until the last child has ended: a place in a queue is not looked at again, so who rose with the end
+ *   of one sibling would starve those that queued up before it. Threads are free and owe what their process does;
+ *   whose parent is gone owes what the parent owed when last looked at.
  *
  * Few CPUs, up to `light_cpus`, share one queue: nothing to balance, no data of tasks unless a tree owes forks.
  * More CPUs have a queue for each last-level cache; precedence then holds within a cache, and a CPU whose cache has
@@ -24,7 +26,7 @@
  * static_prio - 100 while marked. Of a process that forked or was forked, its debt.
  *
  * When a priority changes: with the nice value; when a marked task wakes (up) and is interrupted (down); with forks
- * in the family beyond the allowance (down) and the end of children (up). Yielding: to the tail of the level.
+ * in the family beyond the allowance (down) and the end of the last child (up). Yielding: to the tail of the level.
  *
  * Good at: predictable precedence; latency of the strongest tasks, whatever else runs; a cheap decision.
  * Fails at: everything weaker while something stronger is runnable: weak tasks starve, for ever if need be.
@@ -56,9 +58,11 @@ KNOB_FIXED(u32, light_cpus, 8, CPUs, 0, 1024, "Up to so many CPUs share one queu
 
 /* What a process owes for forks. */
 struct forks {
-	/* What its parent owed when that was last looked at, and its living children. */
+	/* What its parent owed when that was last looked at. */
 	u32 inherited;
+	/* Its living children, and the most there were of them since there was none. */
 	u32 children;
+	u32 most;
 	/* Who forked it, and when that one began: a number may be another's by now. */
 	s32 parent_pid;
 	u64 parent_start;
@@ -115,6 +119,12 @@ static __always_inline void settle(struct forks *forks, u32 debt)
 	__sync_fetch_and_add(&debtors, owes ? 1 : -1);
 }
 
+/* What a process owes with what it has inherited. */
+static __always_inline u32 owed_by(const struct forks *forks)
+{
+	return forks->inherited + forks->most;
+}
+
 /* What the process of a task owes by now; inside an RCU section. */
 static __always_inline u32 debt_of(struct task_struct *p)
 {
@@ -129,10 +139,10 @@ static __always_inline u32 debt_of(struct task_struct *p)
 	if (parent->pid == forks->parent_pid && parent->start_time == forks->parent_start) {
 		above = bpf_task_storage_get(&forkers, parent, NULL, 0);
 		if (above)
-			forks->inherited = above->inherited + above->children;
+			forks->inherited = owed_by(above);
 	}
-	settle(forks, forks->inherited + forks->children);
-	return forks->inherited + forks->children;
+	settle(forks, owed_by(forks));
+	return owed_by(forks);
 }
 
 /* Levels that a task is down for the forks its process owes. */
@@ -233,6 +243,7 @@ s32 SCHED_OP_SLEEPABLE(fixed_priority_init_task, struct task_struct *p, struct s
 	struct task_struct *parent;
 	struct forks *forks, *child;
 	s32 error = -ENOMEM;
+	u32 children;
 
 	if (!args->fork || !forker->pid || p->tgid == forker->tgid)
 		return 0;
@@ -243,9 +254,12 @@ s32 SCHED_OP_SLEEPABLE(fixed_priority_init_task, struct task_struct *p, struct s
 	parent = forker->group_leader;
 	forks = bpf_task_storage_get(&forkers, parent, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (forks) {
-		__sync_fetch_and_add(&forks->children, 1);
-		settle(forks, forks->inherited + forks->children);
-		child->inherited = forks->inherited + forks->children;
+		children = __sync_fetch_and_add(&forks->children, 1) + 1;
+		/* Two threads that fork at once may leave it one short, until the next fork. */
+		if (forks->most < children)
+			forks->most = children;
+		settle(forks, owed_by(forks));
+		child->inherited = owed_by(forks);
 		child->parent_pid = parent->pid;
 		child->parent_start = parent->start_time;
 		settle(child, child->inherited);
@@ -271,8 +285,9 @@ void SCHED_OP(fixed_priority_exit_task, struct task_struct *p, struct scx_exit_t
 		return;
 	forks = bpf_task_storage_get(&forkers, parent, NULL, 0);
 	if (forks && forks->children && parent->start_time == child->parent_start) {
-		__sync_fetch_and_add(&forks->children, -1);
-		settle(forks, forks->inherited + forks->children);
+		if (__sync_fetch_and_add(&forks->children, -1) == 1)
+			forks->most = 0;
+		settle(forks, owed_by(forks));
 	}
 	bpf_task_release(parent);
 }

@@ -5,8 +5,8 @@
  * Rule: of all tasks that wait under a last-level cache, the one with the least virtual time runs next. A
  * task's virtual time advances with the CPU time it uses, divided by its weight, so that CPU time is shared
  * in proportion to weight. A task that slept resumes at most one slice behind the others: sleeping saves up
- * no more credit. A task whose slice is over goes on with another if it is still due first. A CPU whose cache has nothing to run takes from the other caches, so that none idles while
- * a task waits that may run there.
+ * no more credit. A task whose slice is over goes on with another if it is still due first. A CPU whose cache has
+ * nothing to run takes from the other caches, so that none idles while a task waits that may run there.
  *
  * State kept: one global virtual time (that of the furthest task that started), a queue for each last-level
  * cache, and the virtual time of each task, which the kernel stores in the task and which is its rank.
@@ -19,6 +19,7 @@
  */
 #include "../include/schedlab.bpf.h"
 #include "../include/placement.bpf.h"
+#include "../include/weights.bpf.h"
 
 KNOB(u64, slice_ns, 20000000, ns, 100000, 1000000000, "Longest time a task runs before another may.");
 KNOB(u64, credit_ns, 20000000, ns, 0, 1000000000, "Virtual time a task that slept may be behind the others.");

@@ -2,11 +2,13 @@
 //!
 //! `NAME[:KEY=VALUE]...`: `fair`, `fair:policy=batch`, `fair:slice=100us`, `vtime:slice_ns=5000000`,
 //! `./my.bpf.o`. `fair` is the kernel's own class. Keys `policy`, `nice`, `slice` and `rt_priority` set the
-//! target's tasks; every other key is a knob of the scheduler or kernel.
+//! target's tasks, `weights` the weight table (`weights=group:2`); every other key is a knob of the scheduler or
+//! kernel.
 
 use schedlab_model::lever::{Candidate, Requirement, SchedulerChoice, Setting, Usability};
 use schedlab_model::machine::KernelVersion;
 use schedlab_model::time::Nanos;
+use schedlab_model::weights::WeightTable;
 use schedlab_model::{Nice, Policy};
 
 /// A candidate that cannot be read.
@@ -48,11 +50,23 @@ pub fn parse_candidate(text: &str, library: &[&str]) -> Result<Candidate, Candid
             return Err(CandidateError::UnknownScheduler { name, known });
         }
     };
-    let settings = parts
+    // A part without a key goes on with the one before: tables are written `weights=group:2:shrink`.
+    let mut whole: Vec<String> = Vec::new();
+    for part in parts {
+        match whole.last_mut() {
+            Some(before) if !part.contains('=') && before.starts_with("weights=") => {
+                before.push(':');
+                before.push_str(part);
+            }
+            _ => whole.push(part.to_owned()),
+        }
+    }
+    let settings = whole
+        .iter()
         .map(|part| {
             parse_setting(part).map_err(|problem| CandidateError::Setting {
                 candidate: text.to_owned(),
-                text: part.to_owned(),
+                text: part.clone(),
                 problem,
             })
         })
@@ -80,6 +94,7 @@ pub fn parse_setting(text: &str) -> Result<Setting, String> {
             let priority = value.parse().ok().filter(|priority| (1..=99).contains(priority));
             Setting::RtPriority(priority.ok_or("rt_priority is 1 to 99")?)
         }
+        "weights" => Setting::Weights(WeightTable::parse(value).map_err(|error| error.to_string())?),
         name => {
             let value = value.parse().map_err(|_| format!("knob {name} takes a whole number"))?;
             Setting::Knob { name: name.to_owned(), value }

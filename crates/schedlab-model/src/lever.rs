@@ -3,6 +3,7 @@
 use crate::machine::KernelVersion;
 use crate::policy::{Nice, Policy};
 use crate::time::Nanos;
+use crate::weights::WeightTable;
 use serde::{Deserialize, Serialize};
 
 /// Which scheduling class or object runs normal tasks.
@@ -36,6 +37,8 @@ pub enum Setting {
     Slice(Nanos),
     /// Real-time priority of the target's tasks under [`Setting::Policy`] FIFO or RR.
     RtPriority(u8),
+    /// The weights of nice values, for a scheduler that shares CPU time by them.
+    Weights(WeightTable),
 }
 
 /// What a candidate needs that a machine may not have.

@@ -19,6 +19,7 @@ pub mod rng;
 pub mod time;
 pub mod timeline;
 pub mod topology;
+pub mod weights;
 pub mod workload;
 
 pub use cpu_set::CpuSet;

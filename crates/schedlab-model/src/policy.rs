@@ -59,10 +59,10 @@ impl Policy {
     }
 }
 
-/// A nice value, -20 (strongest) to 19.
+/// A nice value: -20 (strongest) to 19 on every kernel, -32 to 31 where a weight table widens the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "i8", into = "i8")]
-pub struct Nice(i8);
+pub struct Nice(pub(crate) i8);
 
 /// A nice value out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -82,10 +82,22 @@ pub const WEIGHT_IDLE: u32 = 3;
 impl Nice {
     /// nice 0.
     pub const ZERO: Nice = Nice(0);
+    /// The strongest that any weight table may have.
+    pub const WIDEST: Nice = Nice(-32);
 
     /// Checks the range.
     pub const fn new(nice: i64) -> Result<Nice, NiceOutOfRange> {
         if nice < -20 || nice > 19 { Err(NiceOutOfRange(nice)) } else { Ok(Nice(nice as i8)) }
+    }
+
+    /// Checks the widest range that a weight table may have, -32 to 31. A kernel takes what [`Nice::new`] takes.
+    pub const fn widened(nice: i64) -> Result<Nice, NiceOutOfRange> {
+        if nice < -32 || nice > 31 { Err(NiceOutOfRange(nice)) } else { Ok(Nice(nice as i8)) }
+    }
+
+    /// Whether kernels have it.
+    pub const fn is_of_kernels(self) -> bool {
+        self.0 >= -20 && self.0 <= 19
     }
 
     /// The number.
@@ -93,21 +105,21 @@ impl Nice {
         self.0 as i32
     }
 
-    /// `static_prio`: 100 to 139.
+    /// `static_prio`: 100 to 139, 88 to 151 in the widest range.
     pub const fn static_prio(self) -> u32 {
         (120 + self.get()) as u32
     }
 
-    /// Weight in the fair class, 15 to 88761.
-    pub const fn weight(self) -> u32 {
-        WEIGHTS[(self.0 + 20) as usize]
+    /// Weight in Linux's fair class, 15 to 88761; beyond -20 to 19 that of the nearest end.
+    pub fn weight(self) -> u32 {
+        WEIGHTS[(i32::from(self.0) + 20).clamp(0, WEIGHTS.len() as i32 - 1) as usize]
     }
 }
 
 impl TryFrom<i8> for Nice {
     type Error = NiceOutOfRange;
     fn try_from(nice: i8) -> Result<Nice, NiceOutOfRange> {
-        Nice::new(i64::from(nice))
+        Nice::widened(i64::from(nice))
     }
 }
 
@@ -138,7 +150,7 @@ pub struct TaskAttributes {
 }
 
 impl TaskAttributes {
-    /// Weight in the fair class.
+    /// Weight in Linux's fair class.
     pub fn weight(&self) -> u32 {
         if self.policy == Policy::Idle { WEIGHT_IDLE } else { self.nice.weight() }
     }

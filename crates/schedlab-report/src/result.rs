@@ -277,6 +277,7 @@ fn setting_text(setting: &Setting) -> String {
         Setting::Nice(nice) => format!("nice={}", nice.get()),
         Setting::Slice(slice) => format!("slice={slice}"),
         Setting::RtPriority(priority) => format!("rt_priority={priority}"),
+        Setting::Weights(table) => format!("weights={}", table.name()),
     }
 }
 

@@ -7,6 +7,7 @@ use schedlab_model::lever::Setting;
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{FailedForks, SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, TaskInfo};
+use schedlab_model::weights::WeightTable;
 use schedlab_model::workload::change::CgroupSpec;
 use schedlab_model::workload::{Op, ProgramId, Workload};
 use schedlab_model::{Nanos, Nice, Policy, TaskAttributes, TaskId};
@@ -96,8 +97,9 @@ impl SimulationConfig {
 }
 
 /// Attributes that a run's settings force on target tasks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TargetSettings {
+    pub(crate) weights: Option<WeightTable>,
     pub(crate) policy: Option<Policy>,
     pub(crate) nice: Option<Nice>,
     pub(crate) slice: Option<Nanos>,
@@ -117,6 +119,7 @@ impl TargetSettings {
                 Setting::Knob { name, value } => knobs.push((name.clone(), *value)),
                 Setting::Policy(policy) => target.policy = Some(*policy),
                 Setting::Nice(nice) => target.nice = Some(*nice),
+                Setting::Weights(table) => target.weights = Some(table.clone()),
                 Setting::RtPriority(priority @ 1..=99) => target.rt_priority = Some(*priority),
                 Setting::RtPriority(priority) => {
                     return Err(fail("rt_priority", format!("{priority} is out of bounds: 1 to 99")));

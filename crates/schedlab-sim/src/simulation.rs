@@ -16,6 +16,7 @@ use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{FailedForks, SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
 use schedlab_model::rng::Rng;
+use schedlab_model::weights::WeightTable;
 use schedlab_model::workload::change::{CgroupSpec, Change, TimedChange};
 use schedlab_model::workload::{ChannelType, Workload};
 use schedlab_model::{CpuId, Nanos, TaskAttributes, TaskId};
@@ -54,10 +55,15 @@ impl Simulation {
         let (settings, knobs) = TargetSettings::split(settings)?;
         let code = Code::new(workload)?;
         check(workload, &code, machine, version, &config)?;
+        let weights = settings.weights.clone().unwrap_or_default();
+        check_nice(workload, &settings, &weights)?;
         let mut params = FairParams::new(version, machine.topology.cpu_count());
         params.vcpu_pack_percent = u64::from(machine.vcpu_pack_percent);
-        let (fair_knobs, ext_knobs): (Vec<_>, Vec<_>) =
+        let (fair_knobs, mut ext_knobs): (Vec<_>, Vec<_>) =
             knobs.into_iter().partition(|(name, _)| params.knows(name));
+        if let (Scheduler::Ext(scheduler), Some(table)) = (scheduler, &settings.weights) {
+            ext_knobs.extend(scheduler.weight_knobs(table)?);
+        }
         fair_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;
         let mut ext = match scheduler {
             Scheduler::Ext(scheduler) => Ext::new(scheduler, &ext_knobs)?,
@@ -72,6 +78,7 @@ impl Simulation {
         let autogroup = params.autogroup != 0;
         let fair = Fair::new(params, machine.topology.cpu_count(), &groups(workload, ideal, autogroup));
         let mut k = kernel(machine, fair, workload.devices.len(), *seed, *cost_seed);
+        k.weights = weights;
         k.tick_phase = workload.tick_phase.0 % k.tick_ns;
         if let Some(ratio) = workload.newidle_ratio {
             k.fair.balance.set_newidle_ratio(ratio.min(1_024));
@@ -502,6 +509,24 @@ fn check(
         return Err(SimError::Program { task: task.name.clone(), step: 0, reason });
     }
     Ok(())
+}
+
+/// Whether the table has a weight for every nice value that tasks have or take.
+fn check_nice(workload: &Workload, settings: &TargetSettings, weights: &WeightTable) -> Result<(), SimError> {
+    let Some(nice) = workload.nice_values().chain(settings.nice).find(|&nice| !weights.has(nice)) else {
+        return Ok(());
+    };
+    let (strongest, weakest) = weights.range();
+    Err(SimError::Setting {
+        name: "nice".to_owned(),
+        reason: format!(
+            "{} is outside of {} to {}, the range of the weight table '{}': 'refine:COUNT' is wider, 'group:N' keeps -20 to 19",
+            nice.get(),
+            strongest.get(),
+            weakest.get(),
+            weights.name()
+        ),
+    })
 }
 
 fn kernel(

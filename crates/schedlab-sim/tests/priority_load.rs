@@ -8,7 +8,7 @@ mod priority_runs;
 
 use ext_runs::Run;
 use priority_runs::{free, run};
-use schedlab_model::event::NullSink;
+use schedlab_model::event::{Event, EventKind, NullSink};
 use schedlab_sim::Simulation;
 
 const MS: u64 = 1_000_000;
@@ -91,4 +91,32 @@ fn fixed_priorities_cost_less_than_dynamic_ones() {
             assert!(fixed * 10 < dynamic * 7, "{scheduler} on {cpus}: {dynamic}, fixed priorities {fixed}");
         }
     }
+}
+
+/// A dozen children, one of which ends at once, take turns with each other until they end.
+const DOZEN: &str = "name = \"dozen\"\nduration = \"9s\"\n\
+    [[task]]\nname = \"parent\"\nsteps = [{ fork = \"short\" }, { loop = { count = 11, steps = [{ fork = \"long\" }] } }, { sleep = \"5s\" }, { run = \"60s\" }]\n\
+    [[task]]\nname = \"short\"\ntemplate = true\nsteps = [{ run = \"5ms\" }]\n\
+    [[task]]\nname = \"long\"\ntemplate = true\nsteps = [{ run = \"400ms\" }]\n\
+    [[task]]\nname = \"late\"\nstart = \"5100ms\"\nsteps = [{ run = \"60s\" }]\n";
+
+#[test]
+fn no_child_starves_those_that_queued_up_before_a_sibling_ended() {
+    let ran = run("fixed_priority", DOZEN, 1, &[]);
+    let last_ran = |task: u32| {
+        let ended = |event: &&Event| matches!(event.kind, EventKind::Switch { prev, .. } if prev.0 == task);
+        ran.events.iter().rev().find(ended).expect("it ran").time.0 / MS
+    };
+    let ends: Vec<u64> = (4..15).map(last_ran).collect();
+    let (first, last) = (*ends.iter().min().expect("eleven"), *ends.iter().max().expect("eleven"));
+    // A turn is 20 ms: eleven of them. Who rose by one level would keep the CPU for all of its 400 ms.
+    assert!(last - first <= 240, "the eleven end at {ends:?} ms");
+}
+
+#[test]
+fn a_debt_is_forgiven_with_the_end_of_the_last_child() {
+    let ran = run("fixed_priority", DOZEN, 1, &[]);
+    // All of the dozen have ended after 4.4 s; from 5.1 s on the parent and a stranger share the CPU.
+    let parent = ran.result.accounts[1].cpu_time.0 / MS;
+    assert!((1_800..=2_200).contains(&parent), "{parent} ms of 4 s");
 }

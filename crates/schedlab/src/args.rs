@@ -190,6 +190,10 @@ pub struct CompareArgs {
     /// Set a knob, or any variable, of every candidate that has it: slice_ns=5ms, weights[3]=200
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    /// Weights of nice values, for every candidate that shares by them: linux, group:N (neighbours weigh their mean),
+    /// group:N:shrink (one nice value a group), refine:COUNT (a wider range), or a file
+    #[arg(long, value_name = "TABLE")]
+    pub weights: Option<String>,
     /// What the user half of an object would do before it attaches; NAME.setup.toml beside it is found
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub setup: Vec<PathBuf>,
@@ -225,6 +229,7 @@ pub struct CompareArgs {
   schedlab simulate periodic --scheduler vtime --cpus 2
   schedlab simulate graph.json --scheduler vtime --cpus 8 --duration 50s --json -
   schedlab simulate web.slrec --scheduler fair --perfetto web.pftrace
+  schedlab simulate hogs:nice=5 --kernel 5.7 --weights group:5
   schedlab simulate hogs --scheduler vtime --set-at 200ms:slice_ns=1000000
   schedlab simulate hogs --switch-at 200ms:vtime --switch-at 400ms:none")]
 pub struct SimulateArgs {
@@ -237,6 +242,10 @@ pub struct SimulateArgs {
     /// Set a knob, or any variable of an object: slice_ns=5ms, cfg.mode=MODE_FAST, weights[3]=200
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    /// Weights of nice values, for every candidate that shares by them: linux, group:N (neighbours weigh their mean),
+    /// group:N:shrink (one nice value a group), refine:COUNT (a wider range), or a file
+    #[arg(long, value_name = "TABLE")]
+    pub weights: Option<String>,
     /// Change a knob while it runs, in its own unit: 200ms:slice_ns=2000000
     #[arg(long, value_name = "TIME:NAME=VALUE", value_parser = parse_knob_change)]
     pub set_at: Vec<TimedChange>,

@@ -87,6 +87,7 @@ fn recordings_that_cannot_be_read() {
         ("empty.slrec", Vec::new(), "schedlab record -o FILE"),
         ("version.slrec", other_version, "format version 99, this schedlab reads versions 1 to 2"),
         ("head.slrec", good[..100].to_vec(), "record it again"),
+        ("start.slrec", good[..2000].to_vec(), "cut off before its first whole block"),
         ("damaged.slrec", damaged, "copy it again"),
     ] {
         let path = file(&directory, name, bytes);

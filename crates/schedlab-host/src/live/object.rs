@@ -53,10 +53,28 @@ impl Opened {
         Err(variables.unknown(name))
     }
 
-    /// Sets initial values by name.
+    /// Sets initial values: those of the machine, if the object asks for them, and knobs by name.
     pub fn set_all(&mut self, knobs: &[(&str, i64)]) -> Result<(), Error> {
         let variables = self.variables();
+        self.set_topology(&variables)?;
         knobs.iter().try_for_each(|(name, value)| self.set(&variables, name, *value))
+    }
+
+    /// Tells the object which CPUs share a cache, if it asks as bpf/include/placement.bpf.h does.
+    fn set_topology(&mut self, variables: &Variables) -> Result<(), Error> {
+        let (Ok(llcs), Ok(_)) = (variables.find("llc_of_cpu"), variables.find("llc_count")) else {
+            return Ok(());
+        };
+        let machine = crate::machine::describe();
+        let of_cpus: Vec<u32> = machine.topology.cpus().iter().map(|cpu| cpu.llc).collect();
+        for mut map in self.object.maps_mut() {
+            if llcs.is_in(&name_of(map.name()))
+                && let Some(bytes) = map.initial_value_mut()
+            {
+                llcs.write_elements(bytes, 1, &of_cpus);
+            }
+        }
+        self.set(variables, "llc_count", machine.topology.llcs().len() as i64)
     }
 
     /// The callbacks of the scheduler's table: (member of `sched_ext_ops`, program).

@@ -78,6 +78,14 @@ impl Variable {
         Some(i64::from_le_bytes(word))
     }
 
+    /// Puts `values`, each so many bytes wide, in the first elements of an array. Those that do not fit are left out.
+    pub fn write_elements(&self, section: &mut [u8], bytes: usize, values: &[u32]) {
+        let Some(place) = section.get_mut(self.offset..self.offset + self.bytes) else { return };
+        for (element, value) in place.chunks_exact_mut(bytes).zip(values) {
+            element.copy_from_slice(&value.to_le_bytes()[..bytes]);
+        }
+    }
+
     /// Puts `value` in its place among the section's bytes.
     pub fn write(&self, section: &mut [u8], value: i64) -> Result<(), Error> {
         let full = value.to_ne_bytes();
@@ -124,6 +132,15 @@ mod tests {
         assert!(variable(1).write(&mut section, -129).is_err());
         assert!(variable(16).write(&mut section, 1).is_err(), "no integer");
         assert!(variable(8).write(&mut section[..8], 1).is_err(), "outside its section");
+    }
+
+    #[test]
+    fn elements_of_an_array_go_to_their_places() {
+        let mut section = [0xff_u8; 10];
+        variable(4).write_elements(&mut section, 1, &[1, 2]);
+        assert_eq!(section[4..], [1, 2, 255, 255, 255, 255]);
+        variable(4).write_elements(&mut section, 2, &[3, 4, 5]);
+        assert_eq!(section[4..], [3, 0, 4, 0, 255, 255], "the third has no place");
     }
 
     #[test]

@@ -269,8 +269,9 @@ fn periodic(p: &Parameters) -> Result<Workload, BuiltinError> {
 
 fn hogs(p: &Parameters) -> Result<Workload, BuiltinError> {
     let count = p.count("count", 10_000)?.max(1);
-    let nice = p.values["nice"].parse::<i64>().ok().and_then(|nice| Nice::new(nice).ok());
-    let nice = nice.ok_or_else(|| p.error("nice", "write -20 (strongest) to 19"))?;
+    let nice = p.values["nice"].parse::<i64>().ok().and_then(|nice| Nice::widened(nice).ok());
+    let nice = nice
+        .ok_or_else(|| p.error("nice", "write -20 (strongest) to 19, or up to -32 to 31 with --weights"))?;
     let pin = p.count("pinned", 1)? == 1;
     let mut b = Builder::new("hogs", "tasks that never sleep");
     for i in 0..count {

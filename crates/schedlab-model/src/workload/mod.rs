@@ -11,7 +11,7 @@ pub mod file;
 pub mod rtapp;
 
 use crate::ids::{ChannelId, CpuId};
-use crate::policy::TaskAttributes;
+use crate::policy::{Nice, TaskAttributes};
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -346,6 +346,18 @@ pub struct Workload {
     pub overflow_when_stalled: bool,
     /// Waits of a recording that could not be attributed to a channel, of all waits: (unattributed, all).
     pub unattributed_waits: (u64, u64),
+}
+
+impl Workload {
+    /// The nice values that tasks have or take.
+    pub fn nice_values(&self) -> impl Iterator<Item = Nice> {
+        let own = self.tasks.iter().map(|task| task.attributes.nice);
+        let ops = self.programs.iter().flat_map(|program| &program.ops);
+        own.chain(ops.filter_map(|op| match op {
+            Op::SetAttributes(attributes) => Some(attributes.nice),
+            _ => None,
+        }))
+    }
 }
 
 #[cfg(test)]

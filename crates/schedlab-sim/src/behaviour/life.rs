@@ -14,7 +14,8 @@ impl Simulation {
     pub(crate) fn new_task(&mut self, spec: u32, parent: TaskId) -> TaskId {
         let row = self.work.workload.tasks[spec as usize].clone();
         let attributes = self.target_attributes(&row.attributes, row.target);
-        let mut task = Task::new(&attributes, parent, spec);
+        let weight = self.core.k.weight_of(&attributes);
+        let mut task = Task::new(&attributes, weight, parent, spec);
         task.target = row.target;
         task.process = row.process;
         let id = self.core.k.add_task(task, &attributes.affinity);

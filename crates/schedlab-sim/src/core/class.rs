@@ -246,7 +246,8 @@ impl Core {
         }
         let state = self.k.task(task);
         let (before, old_prio) = (state.class, state.prio());
-        let mut after = Task::new(attributes, TaskId::IDLE, 0);
+        let weight = self.k.weight_of(attributes);
+        let mut after = Task::new(attributes, weight, TaskId::IDLE, 0);
         if after.class == Class::Fair && self.ext.takes(after.policy) {
             after.class = Class::Ext;
         }
@@ -259,7 +260,7 @@ impl Core {
             how |= flags::CLASS;
         }
         self.change_task(task, how, |core| {
-            core.k.task_mut(task).set_attributes(attributes);
+            core.k.task_mut(task).set_attributes(attributes, weight);
             core.k.task_mut(task).class = class;
             if before == Class::Ext && class == Class::Ext {
                 core.ext.reweight_task(&mut core.k, task);

@@ -13,6 +13,7 @@ use schedlab_bpf::image::ObjectImage;
 use schedlab_model::knob::Knob;
 use schedlab_model::machine::KernelVersion;
 use schedlab_model::topology::Topology;
+use schedlab_model::weights::WeightTable;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -200,6 +201,24 @@ impl ExtScheduler {
             meaning: knob.meaning,
         };
         self.image().knobs().into_iter().map(knob).collect()
+    }
+
+    /// The settings that give the object a weight table.
+    ///
+    /// # Errors
+    /// [`SimError::Setting`]: the object takes none.
+    pub(crate) fn weight_knobs(&self, table: &WeightTable) -> Result<Vec<(String, i64)>, SimError> {
+        if self.image().locate("weight_of_prio").is_err() {
+            return Err(SimError::Setting {
+                name: "weights".to_owned(),
+                reason: format!("'{}' takes no weight table: fair, vtime and cfs do", self.name()),
+            });
+        }
+        let (weights, first) = table.variables();
+        let element =
+            |(index, weight): (usize, &u32)| (format!("weight_of_prio[{index}]"), i64::from(*weight));
+        let first = ("weight_prio_first".to_owned(), i64::from(first));
+        Ok(weights.iter().enumerate().map(element).chain([first]).collect())
     }
 
     /// Name of the scheduler (`sched_ext_ops::name`, or the object's).

@@ -172,7 +172,7 @@ fn a_shorter_slice_wins_only_against_protection_that_is_overridden() {
 fn kernel(slices: &[u64]) -> Kernel {
     let mut k = kernel_on(1);
     for &slice in slices {
-        let mut task = Task::new(&TaskAttributes::default(), TaskId::IDLE, 0);
+        let mut task = Task::new(&TaskAttributes::default(), 1024, TaskId::IDLE, 0);
         task.custom_slice = slice;
         let id = k.add_task(task, &CpuSet::ALL);
         class::enqueue_task(&mut k, CPU, id, 0);
@@ -199,7 +199,7 @@ fn kernel_on(cpus: u32) -> Kernel {
 fn one_running_task_at_a_time_is_pushed_to_a_cpu() {
     let mut k = kernel_on(4);
     for cpu in [CPU, CpuId(1)] {
-        let id = k.add_task(Task::new(&TaskAttributes::default(), TaskId::IDLE, 0), &CpuSet::ALL);
+        let id = k.add_task(Task::new(&TaskAttributes::default(), 1024, TaskId::IDLE, 0), &CpuSet::ALL);
         k.cpu_mut(cpu).curr = id;
     }
     assert!(packing::push(&mut k, CPU, CpuId(2)));

@@ -26,8 +26,10 @@ use crate::rt::Rt;
 use crate::trace::Trace;
 use schedlab_model::event::EventKind;
 use schedlab_model::machine::Preemption;
+use schedlab_model::policy::WEIGHT_IDLE;
 use schedlab_model::rng::Rng;
-use schedlab_model::{CpuId, CpuSet, Nanos, TaskId};
+use schedlab_model::weights::WeightTable;
+use schedlab_model::{CpuId, CpuSet, Nanos, Policy, TaskAttributes, TaskId};
 use std::collections::BTreeSet;
 
 /// Events a CPU owns, as offsets of its slots in the event queue.
@@ -133,6 +135,8 @@ pub(crate) struct Kernel {
     pub(crate) domains: Domains,
     /// The fair class's run queues and knobs.
     pub(crate) fair: Fair,
+    /// What nice values weigh.
+    pub(crate) weights: WeightTable,
     /// The real-time class's run queues.
     pub(crate) rt: Rt,
     /// Every task has a CPU of its own: the ideal scheduler.
@@ -185,6 +189,7 @@ impl Kernel {
             overloaded: 0,
             domains,
             fair,
+            weights: WeightTable::linux(),
             rt,
             trace: Trace::default(),
             rng,
@@ -213,6 +218,14 @@ impl Kernel {
     #[inline]
     pub(crate) fn cpu_mut(&mut self, cpu: CpuId) -> &mut Cpu {
         &mut self.cpus[cpu.index()]
+    }
+
+    /// The weight of a task with these attributes.
+    pub(crate) fn weight_of(&self, attributes: &TaskAttributes) -> u32 {
+        match attributes.policy {
+            Policy::Idle => WEIGHT_IDLE,
+            _ => self.weights.weight(attributes.nice),
+        }
     }
 
     /// One task.

@@ -1,7 +1,6 @@
 //! One task: what `struct task_struct` keeps for scheduling, with each class's own part embedded.
 
 use crate::rt::RtEntity;
-use schedlab_model::policy::WEIGHT_IDLE;
 use schedlab_model::{CpuId, Nice, Policy, TaskAttributes, TaskId};
 
 /// Scheduling classes in the order of Linux's linker script, weakest first: ext is below fair, which
@@ -100,14 +99,14 @@ pub(crate) struct Task {
 impl Task {
     /// The idle task.
     pub(crate) fn idle() -> Task {
-        let mut task = Task::new(&TaskAttributes::default(), TaskId::IDLE, 0);
+        let mut task = Task::new(&TaskAttributes::default(), 1024, TaskId::IDLE, 0);
         task.class = Class::Idle;
         task.state = TaskState::Runnable;
         task
     }
 
-    /// A new task with these attributes.
-    pub(crate) fn new(attributes: &TaskAttributes, parent: TaskId, spec: u32) -> Task {
+    /// A new task with these attributes, and the weight that they have in the run's table.
+    pub(crate) fn new(attributes: &TaskAttributes, weight: u32, parent: TaskId, spec: u32) -> Task {
         let mut task = Task {
             state: TaskState::New,
             class: Class::Fair,
@@ -141,17 +140,17 @@ impl Task {
             recent_used_cpu: CpuId(0),
             rt: RtEntity::default(),
         };
-        task.set_attributes(attributes);
+        task.set_attributes(attributes, weight);
         task
     }
 
     /// Takes policy, nice, priority and slice; the class follows from the policy (ext is the core's choice).
-    pub(crate) fn set_attributes(&mut self, attributes: &TaskAttributes) {
+    pub(crate) fn set_attributes(&mut self, attributes: &TaskAttributes, weight: u32) {
         self.policy = attributes.policy;
         self.nice = attributes.nice;
         self.rt_priority = attributes.rt_priority;
         self.custom_slice = attributes.slice.map_or(0, |slice| slice.0);
-        self.weight = if self.policy == Policy::Idle { WEIGHT_IDLE } else { self.nice.weight() };
+        self.weight = weight;
         self.class = match self.policy {
             Policy::Fifo | Policy::Rr | Policy::Deadline => Class::Rt,
             _ => Class::Fair,

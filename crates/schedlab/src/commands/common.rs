@@ -126,8 +126,15 @@ pub fn add_recording(
     Ok(())
 }
 
-/// Settings of the target's tasks; every other key is a knob.
-const TASK_KEYS: [&str; 4] = ["policy", "nice", "slice", "rt_priority"];
+/// Settings of the target's tasks and the weight table; every other key is a knob.
+const TASK_KEYS: [&str; 5] = ["policy", "nice", "slice", "rt_priority", WEIGHTS];
+/// The weight table, which is no knob either.
+const WEIGHTS: &str = "weights";
+
+/// `--set`, and `--weights` as one of them.
+pub fn sets(set: &[String], weights: Option<&str>) -> Vec<String> {
+    set.iter().cloned().chain(weights.map(|table| format!("{WEIGHTS}={table}"))).collect()
+}
 
 /// Reads candidates; `all` stands for the standard set of the kernel. Settings of `--set` are added where they apply.
 pub fn candidates(
@@ -219,6 +226,12 @@ fn apply(all: &mut [Candidate], text: &str, kernel: KernelVersion) -> Result<(),
         let setting = match (&candidate.scheduler, text.split_once('=')) {
             (SchedulerChoice::Ideal, _) => None,
             (_, None) => return Err(fail("write NAME=VALUE, e.g. slice_ns=5ms".to_owned())),
+            (SchedulerChoice::Object(object), Some((WEIGHTS, _)))
+                if schedulers::describe(object)?.image.locate("weight_of_prio").is_err() =>
+            {
+                why = format!("{object} takes no weight table");
+                None
+            }
             (_, Some((key, _))) if TASK_KEYS.contains(&key) => Some(parse_setting(text).map_err(fail)?),
             (SchedulerChoice::Object(object), Some((name, value))) => {
                 let image = schedulers::describe(object)?.image;

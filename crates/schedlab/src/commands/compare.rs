@@ -45,7 +45,11 @@ pub fn run(args: &CompareArgs, context: Context) -> Result<(), Failure> {
     let piece = works.as_ref().and_then(|works| works.pieces.first());
     let kernel = piece.map_or_else(|| machines::this().kernel, |piece| piece.machine.kernel);
     let kernel = args.machine.kernel.unwrap_or(kernel);
-    let candidates = with_baseline(common::candidates(&args.scheduler, &args.set, kernel)?);
+    let candidates = with_baseline(common::candidates(
+        &args.scheduler,
+        &common::sets(&args.set, args.weights.as_deref()),
+        kernel,
+    )?);
     if args.dry_run {
         return print_text(&plan(args, &candidates));
     }
@@ -69,7 +73,11 @@ pub fn run_prepared(
     context: Context,
 ) -> Result<(), Failure> {
     let kernel = prepared.pieces[0].machine.kernel;
-    let candidates = with_baseline(common::candidates(&args.scheduler, &args.set, kernel)?);
+    let candidates = with_baseline(common::candidates(
+        &args.scheduler,
+        &common::sets(&args.set, args.weights.as_deref()),
+        kernel,
+    )?);
     let interrupted = common::interrupt_flag();
     let outcome = compare_prepared(args, prepared, candidates, standard(args)?, &interrupted, context)?;
     finish(args, outcome, name)

@@ -35,6 +35,7 @@ pub fn run(args: &DemoArgs, context: Context) -> Result<(), Failure> {
         metric_higher: false,
         guard: Vec::new(),
         set: Vec::new(),
+        weights: None,
         setup: Vec::new(),
         blocks: 1,
         perturbed: 20,

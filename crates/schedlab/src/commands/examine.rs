@@ -70,6 +70,7 @@ pub fn pair_class(candidate: &Candidate) -> PairClass {
         (_, Some(Setting::Policy(_) | Setting::RtPriority(_))) => "policy",
         (_, Some(Setting::Slice(_))) => "slice",
         (_, Some(Setting::Nice(_))) => "nice",
+        (_, Some(Setting::Weights(_))) => "weights",
         _ => "kernel knob",
     };
     PairClass { class: class.to_owned(), ratio_error: None }

@@ -118,10 +118,21 @@ fn candidate(args: &PlayArgs, workload: &mut Workload) -> Result<Candidate, Fail
                      rt_priority"
                 )));
             }
+            Setting::Weights(_) => {
+                return Err(fail(
+                    "a kernel's weights cannot be changed; run cfs or vtime with --set".to_owned(),
+                ));
+            }
             setting => settings.push(setting),
         }
     }
     schedlab_sim::apply_to_targets(workload, &settings).map_err(Failure::input)?;
+    if let Some(nice) = workload.nice_values().find(|nice| !nice.is_of_kernels()) {
+        let nice = nice.get();
+        return Err(Failure::BadInput(anyhow!(
+            "a task of nice {nice} cannot be played: kernels take -20 to 19; simulate it with --weights"
+        )));
+    }
     let scheduler = machine::running_scheduler();
     let sets: String = args.set.iter().map(|text| format!(":{text}")).collect();
     Ok(Candidate { name: format!("{scheduler}{sets}"), settings, ..Candidate::baseline() })

@@ -23,7 +23,8 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
         changes.sort_by_key(|change| change.time);
     }
     let kernel = pieces[0].machine.kernel;
-    let candidate = common::candidates(std::slice::from_ref(&args.scheduler), &args.set, kernel)?.remove(0);
+    let sets = common::sets(&args.set, args.weights.as_deref());
+    let candidate = common::candidates(std::slice::from_ref(&args.scheduler), &sets, kernel)?.remove(0);
     let run = &args.run;
     let interrupted = common::interrupt_flag();
     let mut machine = SimulatedMachine::new(pieces, run.jobs, run.duration, interrupted)

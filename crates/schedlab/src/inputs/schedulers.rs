@@ -28,8 +28,8 @@ pub fn library() -> Vec<&'static str> {
     SCHEDULERS.iter().map(|object| object.name).collect()
 }
 
-/// Schedulers of 2006, to be asked for by name: nobody looks for one of them to run today.
-const HISTORICAL: [&str; 4] = ["ingosched", "ingo_ll", "nicksched", "staircase"];
+/// Schedulers of the past, to be asked for by name: nobody looks for one of them to run today.
+const HISTORICAL: [&str; 5] = ["ingosched", "ingo_ll", "nicksched", "staircase", "cfs"];
 
 /// Those of the library that `all` stands for.
 pub fn everyday() -> Vec<&'static str> {

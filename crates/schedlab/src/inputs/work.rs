@@ -81,6 +81,11 @@ pub fn load_recording(path: &Path) -> Result<Recording> {
 /// Reads a recording from memory.
 pub fn decode_recording(bytes: &[u8]) -> Result<Recording> {
     let recording = codec::decode(bytes)?;
+    if recording.events.is_empty() && recording.provenance.partial {
+        bail!(
+            "the recording is cut off before its first whole block of events: copy it again, or record it again"
+        );
+    }
     if recording.events.is_empty() {
         bail!("the recording holds no event: record for longer");
     }
