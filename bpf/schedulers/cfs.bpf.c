@@ -16,8 +16,10 @@
  *
  * Where it differs from the kernel's: no groups; no buddies (a task that wakes does not go before one that is further
  * behind, a yield gives way only to who is further behind); no PELT (CPUs are compared by the weight that is runnable
- * now); one balancing domain; the kernel's chance to wake a task beside its waker is taken by weight alone. SCHED_IDLE
- * weighs 3 and is preempted by everybody else, SCHED_BATCH preempts nobody.
+ * now); one balancing domain; the kernel's chance to wake a task beside its waker is taken by weight alone. A task of
+ * another weight takes its distance to the queue's time along in its new virtual time, as kernels do since 6.6: before,
+ * who had run as SCHED_IDLE for a tick and was SCHED_NORMAL again waited for more than a second. SCHED_IDLE weighs 3 and
+ * is preempted by everybody else, SCHED_BATCH preempts nobody.
  *
  * Good at: CPU time in exact proportion to weights; comparing weight tables on a kernel without patching it.
  * Fails at: latency under many tasks, for the period grows with them; what groups of tasks get.
@@ -99,6 +101,11 @@ static __always_inline struct entity *entity_of(struct task_struct *p)
 static __always_inline bool before(u64 a, u64 b)
 {
 	return (s64)(a - b) < 0;
+}
+
+static __always_inline bool before_or_at(u64 a, u64 b)
+{
+	return (s64)(a - b) <= 0;
 }
 
 static __always_inline u32 task_weight(const struct task_struct *p)
@@ -463,12 +470,36 @@ void SCHED_OP(cfs_quiescent, struct task_struct *p, u64 deq_flags)
 		count_on(p, entity, NOWHERE);
 }
 
-void SCHED_OP(cfs_set_weight, struct task_struct *p, u32 weight)
+/* The task's distance from its queue's time, in its virtual time of another weight. */
+static __always_inline void reweigh(struct task_struct *p, struct entity *entity, u32 before, u32 weight)
+{
+	u64 origin, vruntime, distance;
+
+	if (entity->home == NOWHERE || !before || !weight || before == weight)
+		return;
+	origin = rq_of(entity->home)->min_vruntime;
+	vruntime = p->scx.dsq_vtime;
+	if (before_or_at(origin, vruntime)) {
+		distance = (vruntime - origin) * before / weight;
+		vruntime = origin + distance;
+	} else {
+		distance = (origin - vruntime) * before / weight;
+		vruntime = origin - distance;
+	}
+	set_dsq_vtime(p, vruntime);
+}
+
+void SCHED_OP(cfs_set_weight, struct task_struct *p, u32 unused)
 {
 	struct entity *entity = entity_of(p);
+	u32 weight = task_weight(p);
 
-	if (entity && entity->counted != NOWHERE)
+	if (!entity)
+		return;
+	reweigh(p, entity, entity->weight, weight);
+	if (entity->counted != NOWHERE)
 		count_on(p, entity, entity->counted);
+	entity->weight = weight;
 }
 
 s32 SCHED_OP_SLEEPABLE(cfs_init_task, struct task_struct *p, struct scx_init_task_args *args)
@@ -480,6 +511,7 @@ s32 SCHED_OP_SLEEPABLE(cfs_init_task, struct task_struct *p, struct scx_init_tas
 	entity->counted = NOWHERE;
 	entity->home = NOWHERE;
 	entity->is_new = args->fork;
+	entity->weight = task_weight(p);
 	return 0;
 }
 

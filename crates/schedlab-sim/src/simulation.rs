@@ -59,19 +59,7 @@ impl Simulation {
         check_nice(workload, &settings, &weights)?;
         let mut params = FairParams::new(version, machine.topology.cpu_count());
         params.vcpu_pack_percent = u64::from(machine.vcpu_pack_percent);
-        let (fair_knobs, mut ext_knobs): (Vec<_>, Vec<_>) =
-            knobs.into_iter().partition(|(name, _)| params.knows(name));
-        if let (Scheduler::Ext(scheduler), Some(table)) = (scheduler, &settings.weights) {
-            ext_knobs.extend(scheduler.weight_knobs(table)?);
-        }
-        fair_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;
-        let mut ext = match scheduler {
-            Scheduler::Ext(scheduler) => Ext::new(scheduler, &ext_knobs)?,
-            _ => {
-                ext_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;
-                Ext::default()
-            }
-        };
+        let (mut ext, ext_knobs) = set_up(scheduler, knobs, settings.weights.as_ref(), &mut params)?;
         let schedulers = Schedulers::new(&config, &ext_knobs)?;
         schedulers.check_changes(workload, &params, &mut ext)?;
         let ideal = matches!(scheduler, Scheduler::Ideal);
@@ -509,6 +497,29 @@ fn check(
         return Err(SimError::Program { task: task.name.clone(), step: 0, reason });
     }
     Ok(())
+}
+
+/// Knobs go to the kernel and, if there is one, to the scheduler from BPF: which is made, with its own.
+fn set_up(
+    scheduler: &Scheduler,
+    knobs: Vec<(String, i64)>,
+    weights: Option<&WeightTable>,
+    params: &mut FairParams,
+) -> Result<(Ext, Vec<(String, i64)>), SimError> {
+    let (fair_knobs, mut ext_knobs): (Vec<_>, Vec<_>) =
+        knobs.into_iter().partition(|(name, _)| params.knows(name));
+    if let (Scheduler::Ext(scheduler), Some(table)) = (scheduler, weights) {
+        ext_knobs.extend(scheduler.weight_knobs(table)?);
+    }
+    fair_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;
+    let ext = match scheduler {
+        Scheduler::Ext(scheduler) => Ext::new(scheduler, &ext_knobs)?,
+        _ => {
+            ext_knobs.iter().try_for_each(|(name, value)| params.set(name, *value))?;
+            Ext::default()
+        }
+    };
+    Ok((ext, ext_knobs))
 }
 
 /// Whether the table has a weight for every nice value that tasks have or take.

@@ -1,3 +1,5 @@
+//! Weight tables against values worked out by hand.
+
 use super::*;
 
 fn nice(nice: i64) -> Nice {
