@@ -43,6 +43,7 @@
 KNOB(u32, hz, 1000, Hz, 24, 10000, "Ticks in a second by which slices are counted: a jiffy is 1/hz s.");
 KNOB(bool, wakeup_preemption, 1, bool, 0, 1, "Whether a task that wakes takes its CPU from one of worse priority.");
 KNOB(u32, balance_ms, 64, ms, 0, 10000, "How often a busy CPU looks whether another has at least two tasks more; 0: only when it has none.");
+KNOB(bool, jiffy_clock, 0, bool, 0, 1, "Whether sleeps, waits and runs are measured in whole jiffies, as on boards whose sched_clock() counts them: MIPS of 2.6.17.");
 KNOB(bool, log_changes, 0, bool, 0, 1, "Whether changes of priority are written to `changes`, with their causes.");
 
 /* Where a task stands in its level. */
@@ -140,6 +141,14 @@ static __always_inline u64 jiffy_ns(void)
 	return ticks ? NS_PER_S / ticks : NS_PER_S;
 }
 
+/* The clock by which sleeps, waits and runs are measured. */
+static __always_inline u64 clock_ns(void)
+{
+	u64 now = now_ns();
+
+	return jiffy_clock ? now - now % jiffy_ns() : now;
+}
+
 /* Jiffies in so many ms, rounded down. */
 static __always_inline u32 jiffies_of_ms(u32 ms)
 {
@@ -232,7 +241,8 @@ static __always_inline void begin_running(struct task_struct *p, struct entity *
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct runqueue *rq = runqueue_of(cpu);
 
-	if (now - rq->stopped_at >= jiffy_ns())
+	/* Whoever is measured in jiffies stops in the middle of one all the same. */
+	if ((jiffy_clock ? now_ns() : now) - rq->stopped_at >= jiffy_ns())
 		rq->ticked = now / jiffy_ns();
 	entity->since = now;
 	entity->place = PLACE_HEAD;
@@ -252,7 +262,7 @@ static __always_inline void end_running(struct task_struct *p, u64 now)
 {
 	struct runqueue *rq = runqueue_of(scx_bpf_task_cpu(p));
 
-	rq->stopped_at = now;
+	rq->stopped_at = jiffy_clock ? now_ns() : now;
 	rq->curr_prio = PRIO_NONE;
 }
 

@@ -50,7 +50,7 @@ static __always_inline struct task *make_task(struct task_struct *p, bool fork, 
 		return NULL;
 	task->entity.static_prio = static_prio_of(p);
 	task->entity.prio = static_prio_of(p);
-	task->entity.since = now_ns();
+	task->entity.since = clock_ns();
 	task->entity.place = PLACE_TAIL;
 	if (!fork)
 		return task;

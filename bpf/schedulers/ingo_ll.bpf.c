@@ -114,7 +114,7 @@ s32 SCHED_OP(ingo_ll_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_f
 void SCHED_OP(ingo_ll_runnable, struct task_struct *p, u64 enq_flags)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (!task)
 		return;
@@ -140,7 +140,7 @@ void SCHED_OP(ingo_ll_enqueue, struct task_struct *p, u64 enq_flags)
 void SCHED_OP(ingo_ll_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct runqueue *rq = runqueue_of(cpu);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 	struct task *task = NULL;
 	u64 head;
 
@@ -161,7 +161,7 @@ void SCHED_OP(ingo_ll_dispatch, s32 cpu, struct task_struct *prev)
 void SCHED_OP(ingo_ll_running, struct task_struct *p)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (!task)
 		return;
@@ -173,7 +173,7 @@ void SCHED_OP(ingo_ll_running, struct task_struct *p)
 void SCHED_OP(ingo_ll_stopping, struct task_struct *p, bool runnable)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (task) {
 		charge_run(task, now);
@@ -195,7 +195,7 @@ void SCHED_OP(ingo_ll_tick, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct runqueue *rq = runqueue_of(cpu);
 	struct task *task = task_of(p);
-	u32 ran = jiffies_ran(rq, now_ns());
+	u32 ran = jiffies_ran(rq, clock_ns());
 
 	if (!task || !ran)
 		return;

@@ -152,7 +152,7 @@ s32 SCHED_OP(ingosched_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 void SCHED_OP(ingosched_runnable, struct task_struct *p, u64 enq_flags)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (!task)
 		return;
@@ -180,7 +180,7 @@ void SCHED_OP(ingosched_enqueue, struct task_struct *p, u64 enq_flags)
 void SCHED_OP(ingosched_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct runqueue *rq = runqueue_of(cpu);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 	struct task *task = NULL;
 	u64 head;
 
@@ -215,7 +215,7 @@ static __always_inline void credit_wait(struct task_struct *p, struct task *task
 void SCHED_OP(ingosched_running, struct task_struct *p)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (!task)
 		return;
@@ -226,7 +226,7 @@ void SCHED_OP(ingosched_running, struct task_struct *p)
 void SCHED_OP(ingosched_stopping, struct task_struct *p, bool runnable)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (task)
 		charge_run(task, now);
@@ -239,7 +239,7 @@ void SCHED_OP(ingosched_quiescent, struct task_struct *p, u64 deq_flags)
 
 	if (!task || !(deq_flags & KERNEL_CONST(scx_deq_flags, SCX_DEQ_SLEEP)))
 		return;
-	task->entity.since = now_ns();
+	task->entity.since = clock_ns();
 	task->sleep_type = p->__state & UNINTERRUPTIBLE ? SLEEP_NONINTERACTIVE : SLEEP_NORMAL;
 }
 
@@ -248,7 +248,7 @@ void SCHED_OP(ingosched_tick, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct runqueue *rq = runqueue_of(cpu);
 	struct task *task = task_of(p);
-	u32 ran = jiffies_ran(rq, now_ns());
+	u32 ran = jiffies_ran(rq, clock_ns());
 
 	if (!task || !ran)
 		return;

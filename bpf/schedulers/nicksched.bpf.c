@@ -177,7 +177,7 @@ void SCHED_OP(nicksched_runnable, struct task_struct *p, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (!task)
 		return;
@@ -204,7 +204,7 @@ void SCHED_OP(nicksched_enqueue, struct task_struct *p, u64 enq_flags)
 void SCHED_OP(nicksched_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct runqueue *rq = runqueue_of(cpu);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 	struct task *task = NULL;
 	u64 head;
 
@@ -225,7 +225,7 @@ void SCHED_OP(nicksched_dispatch, s32 cpu, struct task_struct *prev)
 void SCHED_OP(nicksched_running, struct task_struct *p)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (!task)
 		return;
@@ -236,7 +236,7 @@ void SCHED_OP(nicksched_running, struct task_struct *p)
 void SCHED_OP(nicksched_stopping, struct task_struct *p, bool runnable)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (task)
 		charge_run(task, now);
@@ -260,7 +260,7 @@ void SCHED_OP(nicksched_tick, struct task_struct *p)
 
 	if (!task)
 		return;
-	task->entity.slice += jiffies_ran(rq, now_ns());
+	task->entity.slice += jiffies_ran(rq, clock_ns());
 	if (task->entity.slice < slice_of(task, cpu))
 		return;
 	set_prio(p, &task->entity, prio_of(task), CAUSE_RAN);

@@ -217,7 +217,7 @@ s32 SCHED_OP(staircase_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 void SCHED_OP(staircase_runnable, struct task_struct *p, u64 enq_flags)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (!task)
 		return;
@@ -241,7 +241,7 @@ void SCHED_OP(staircase_enqueue, struct task_struct *p, u64 enq_flags)
 void SCHED_OP(staircase_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct runqueue *rq = runqueue_of(cpu);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 	struct task *task = NULL;
 	u64 head;
 
@@ -264,14 +264,14 @@ void SCHED_OP(staircase_running, struct task_struct *p)
 	struct task *task = task_of(p);
 
 	if (task)
-		begin_running(p, &task->entity, now_ns());
+		begin_running(p, &task->entity, clock_ns());
 }
 
 void SCHED_OP(staircase_stopping, struct task_struct *p, bool runnable)
 {
 	struct runqueue *rq = runqueue_of(scx_bpf_task_cpu(p));
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 
 	if (task) {
 		task->debit += (now - rq->tick_at) % jiffy_ns();
@@ -303,7 +303,7 @@ static __always_inline void next_stair(struct task_struct *p, struct task *task)
 void SCHED_OP(staircase_tick, struct task_struct *p)
 {
 	struct task *task = task_of(p);
-	u64 now = now_ns();
+	u64 now = clock_ns();
 	u32 ran = jiffies_ran(runqueue_of(scx_bpf_task_cpu(p)), now);
 
 	if (!task || !ran)
