@@ -1,11 +1,11 @@
 //! Workloads whose outcome under the fair class is known: a simulator that ranks them wrongly fails here.
 
-use schedlab_model::event::NullSink;
+use schedlab_model::event::{Event, EventKind, NullSink};
 use schedlab_model::lever::Setting;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::builder::Builder;
-use schedlab_model::workload::{ChannelType, Op, TimerRef, Workload, builtin};
+use schedlab_model::workload::{ChannelType, Late, Op, TimerRef, Workload, builtin};
 use schedlab_model::{CpuId, CpuSet, Nanos, Policy, TaskAttributes};
 use schedlab_sim::{SimError, Simulation, SimulationConfig, SimulationResult};
 use std::sync::Arc;
@@ -108,8 +108,13 @@ fn a_short_slice_helps_a_periodic_task_beside_hogs() {
         builder.task(name, name, pinned(0), hog).target = false;
     }
     let period = Nanos::from_millis(10);
-    let timer =
-        Op::Timer { timer: TimerRef::Own(0), from_start: false, period, deadline: period, resync: false };
+    let timer = Op::Timer {
+        timer: TimerRef::Own(0),
+        from_start: false,
+        period,
+        deadline: period,
+        late: Late::CatchUp,
+    };
     let ops = vec![Op::LoopStart { count: 0 }, Op::Run(us(500)), timer, Op::LoopEnd];
     builder.task("periodic", "p", pinned(0), ops);
     let workload = builder.finish(Some(Nanos::from_secs(5))).expect("valid");
@@ -117,6 +122,34 @@ fn a_short_slice_helps_a_periodic_task_beside_hogs() {
     let (default, short) = (delay(&[]), delay(&[Setting::Slice(Nanos::from_micros(100))]));
     assert!(default < 6_000_000, "{default}");
     assert!(short * 3 < default && short < 500_000, "{short} against {default}");
+}
+
+/// On one CPU a real-time task runs from 5 to 47 ms, so that a task of 10 ms comes to run for 10 ms at 47 ms: with `skip`
+/// that is too late, and the next is that of 50 ms.
+#[test]
+fn a_timer_that_skips_leaves_out_what_is_over() {
+    let releases = |late: Late| {
+        let mut builder = Builder::new("late", "");
+        let attributes = TaskAttributes { policy: Policy::Fifo, rt_priority: 1, ..TaskAttributes::default() };
+        builder.task("rt", "rt", attributes, vec![Op::Sleep(us(5_000)), Op::Run(us(42_000))]).target = false;
+        let period = Nanos::from_millis(10);
+        let timer = Op::Timer { timer: TimerRef::Own(0), from_start: true, period, deadline: period, late };
+        let round = [Op::LoopStart { count: 3 }, timer, Op::Run(us(1_000)), Op::LoopEnd, Op::JobEnd];
+        builder.task("periodic", "p", TaskAttributes::default(), round.to_vec());
+        let workload = builder.finish(None).expect("valid");
+        let machine = MachineDescription::generic("test", Topology::flat(1).expect("CPUs"));
+        let mut events: Vec<Event> = Vec::new();
+        let config = SimulationConfig::new(machine, Arc::new(workload));
+        Simulation::new(config).expect("valid").run(&mut events).expect("runs");
+        let release = |event: &Event| match event.kind {
+            EventKind::Job { released, .. } => Some(released.0 / 1_000_000),
+            _ => None,
+        };
+        events.iter().filter_map(release).collect::<Vec<u64>>()
+    };
+    assert_eq!(releases(Late::CatchUp), [10, 20, 30]);
+    assert_eq!(releases(Late::Skip), [50, 60, 70]);
+    assert_eq!(releases(Late::Resync)[0], 10);
 }
 
 /// Each round is two turns, each turn a switch, as both share one CPU.

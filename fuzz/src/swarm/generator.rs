@@ -5,7 +5,7 @@ use schedlab_model::machine::{KernelVersion, MachineDescription, Preemption};
 use schedlab_model::topology::{CpuInfo, Topology};
 use schedlab_model::workload::builder::Builder;
 use schedlab_model::workload::change::{CgroupSettings, CgroupSpec, Change, CpuMax, TimedChange};
-use schedlab_model::workload::{Amount, ChannelType, Op, TaskSpecId, TimerRef, Workload};
+use schedlab_model::workload::{Amount, ChannelType, Late, Op, TaskSpecId, TimerRef, Workload};
 use schedlab_model::{ChannelId, CpuId, CpuSet, Nanos, Nice, Policy, TaskAttributes};
 
 /// One simulation to be made.
@@ -224,7 +224,13 @@ impl Tasks<'_> {
             }),
             14 => {
                 let (deadline, from_start) = (period, self.dice.percent(50));
-                ops.push(Op::Timer { timer: TimerRef::Own(0), from_start, period, deadline, resync: true });
+                ops.push(Op::Timer {
+                    timer: TimerRef::Own(0),
+                    from_start,
+                    period,
+                    deadline,
+                    late: Late::Resync,
+                });
             }
             _ => self.rare(child, ops),
         }

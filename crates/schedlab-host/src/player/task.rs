@@ -9,7 +9,7 @@ use super::stage::Stage;
 use super::{attributes, burn, clock, playable};
 use schedlab_model::rng::Rng;
 use schedlab_model::workload::draw::task_stream;
-use schedlab_model::workload::{Op, TimerRef};
+use schedlab_model::workload::{Late, Op, TimerRef};
 use schedlab_model::{ChannelId, TaskAttributes};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -170,11 +170,16 @@ impl Task {
                 self.asleep(|_| clock::sleep(time));
             }
             Op::SleepUntil(time) => self.sleep_until(stage.origin() + time.0),
-            Op::Timer { timer, from_start, period, deadline, resync } => {
+            Op::Timer { timer, from_start, period, deadline, late } => {
                 self.end_job();
-                let release = self.release(*timer, *from_start, period.0, *resync);
-                self.job = Some((release, release.saturating_add(deadline.0)));
-                self.sleep_until(release);
+                loop {
+                    let release = self.release(*timer, *from_start, period.0, *late);
+                    self.job = Some((release, release.saturating_add(deadline.0)));
+                    self.sleep_until(release);
+                    if !late.is_over(release, clock::now(), period.0) {
+                        break;
+                    }
+                }
             }
             Op::Yield => std::thread::yield_now(),
             Op::SetAttributes(wanted) => {
@@ -300,14 +305,11 @@ impl Task {
     }
 
     /// When the timer lets the task go on: a period after its last expiry; moves it on.
-    fn release(&mut self, timer: TimerRef, from_start: bool, period: u64, resync: bool) -> u64 {
+    fn release(&mut self, timer: TimerRef, from_start: bool, period: u64, late: Late) -> u64 {
         let now = clock::now();
         let start = self.stage.workload.tasks[self.row].start.0;
         let first = if from_start { self.stage.origin() + start } else { now };
-        let next = |last: u64| {
-            let due = if last == 0 { first } else { last } + period;
-            if resync { due.max(now) } else { due }
-        };
+        let next = |last: u64| late.release(if last == 0 { first } else { last } + period, now, period);
         match timer {
             TimerRef::Own(number) => {
                 let last = self.timers.entry(number).or_default();

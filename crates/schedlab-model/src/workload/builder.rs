@@ -83,6 +83,9 @@ pub enum BuildError {
         /// What, with the bounds.
         what: String,
     },
+    /// A timer that would do two things when it is late.
+    #[error("a timer has both resync and skip: keep one")]
+    TimerBoth,
     /// An event that is none.
     #[error(
         "the event at {time} must be one of: cpu and online; suspend; cgroup with its path and settings; knob and value; \
@@ -131,6 +134,11 @@ impl Builder {
             wakes_all_senders: false,
         });
         ChannelId(self.workload.channels.len() as u32 - 1)
+    }
+
+    /// A channel that was added.
+    pub fn channel_mut(&mut self, channel: ChannelId) -> &mut ChannelSpec {
+        &mut self.workload.channels[channel.index()]
     }
 
     /// Announces a task so that forks can name it before it is added; tasks are added in the same order.

@@ -5,7 +5,8 @@
 //! x86 machine, and can be set.
 
 use super::builder::{BuildError, Builder};
-use super::{Amount, ChannelType, Op, TaskSpecId, TimerRef, Workload};
+use super::{Amount, ChannelType, Late, Op, TimerRef, Workload};
+use super::{benchmarks, interbench};
 use crate::cpu_set::CpuSet;
 use crate::ids::CpuId;
 use crate::policy::{Nice, TaskAttributes};
@@ -67,8 +68,61 @@ pub const BUILTINS: &[Builtin] = &[
             ("buffer", "27800", "bytes a socket holds: 212992 of memory at 766 for a 100-byte message"),
             ("send", "1500ns", "CPU time of one write"),
             ("receive", "1200ns", "CPU time of one read"),
+            (
+                "resume",
+                "0",
+                "bytes of room before senders that wait are woken, and then all; 0: one, for its message",
+            ),
+            ("fork", "60us", "CPU time of a fork, of the parent"),
+            ("start", "20us", "CPU time of a worker before it is ready"),
         ],
-        make: hackbench,
+        make: benchmarks::hackbench,
+    },
+    Builtin {
+        name: "wakeup",
+        description: "A real-time thread wakes another by a condition's broadcast, again and again, beside hackbench without end",
+        parameters: &[
+            ("samples", "1000", "broadcasts"),
+            ("rt", "1", "1: the thread that is woken is real-time too, 0: it is not"),
+            (
+                "period",
+                "10ms",
+                "time between broadcasts; a thread that has not come back by then misses some",
+            ),
+            ("run", "5us", "CPU time of a broadcast, and of the woken thread until it waits again"),
+            ("groups", "10", "groups of 40 tasks of the load"),
+            ("loops", "0", "rounds of messages until the load ends and is begun anew; 0: it never ends"),
+            ("fds", "20", "senders and receivers of a group"),
+            ("bytes", "100", "bytes of a message"),
+            ("buffer", "27800", "bytes a socket holds"),
+            ("send", "1500ns", "CPU time of one write"),
+            ("receive", "1200ns", "CPU time of one read"),
+            (
+                "resume",
+                "0",
+                "bytes of room before senders that wait are woken, and then all; 0: one, for its message",
+            ),
+            ("fork", "60us", "CPU time of a fork, of the parent"),
+            ("start", "20us", "CPU time of a worker before it is ready"),
+            ("settle", "0ms", "time from the start of the load to the first broadcast"),
+        ],
+        make: benchmarks::wakeup,
+    },
+    Builtin {
+        name: "interbench",
+        description: "A task of a desktop with its frames beside a load, as in interbench 0.31",
+        parameters: &[
+            ("task", "video", "audio, video, x or gaming"),
+            ("load", "burn", "none, video, x, burn, write, read, ring or compile"),
+            ("rt", "0", "1: the task is real-time"),
+            ("length", "30s", "time that is measured"),
+            ("lead", "1s", "time of the load alone before"),
+            ("threads", "4", "threads of burn, compile and ring"),
+            ("copy", "100us", "CPU time of a block that is written or read"),
+            ("disk", "1ms", "mean time until the disk has written or read it"),
+            ("turn", "100us", "CPU time of a thread of ring before it wakes the next"),
+        ],
+        make: interbench::interbench,
     },
     Builtin {
         name: "ping-pong",
@@ -124,7 +178,7 @@ pub fn make(text: &str) -> Option<Result<Workload, BuiltinError>> {
     Some(Parameters::parse(builtin, parameters).and_then(|parameters| (builtin.make)(&parameters)))
 }
 
-struct Parameters {
+pub(super) struct Parameters {
     workload: &'static str,
     values: BTreeMap<&'static str, String>,
 }
@@ -147,7 +201,7 @@ impl Parameters {
         Ok(Parameters { workload: builtin.name, values })
     }
 
-    fn error(&self, name: &str, problem: &str) -> BuiltinError {
+    pub(super) fn error(&self, name: &str, problem: &str) -> BuiltinError {
         BuiltinError::Value {
             workload: self.workload.to_owned(),
             name: name.to_owned(),
@@ -156,23 +210,32 @@ impl Parameters {
         }
     }
 
-    fn count(&self, name: &'static str, max: u32) -> Result<u32, BuiltinError> {
+    pub(super) fn count(&self, name: &'static str, max: u32) -> Result<u32, BuiltinError> {
         let value = self.values[name].parse().ok().filter(|value| *value <= max);
         value.ok_or_else(|| self.error(name, &format!("write a whole number, 0 to {max}")))
     }
 
-    fn time(&self, name: &'static str) -> Result<Nanos, BuiltinError> {
+    pub(super) fn choice<'a>(
+        &self,
+        name: &'static str,
+        choices: &[&'a str],
+    ) -> Result<&'a str, BuiltinError> {
+        let found = choices.iter().find(|choice| **choice == self.values[name]);
+        found.copied().ok_or_else(|| self.error(name, &format!("choose one of {}", choices.join(", "))))
+    }
+
+    pub(super) fn time(&self, name: &'static str) -> Result<Nanos, BuiltinError> {
         self.values[name]
             .parse()
             .map_err(|error: crate::time::ParseNanosError| self.error(name, &error.to_string()))
     }
 }
 
-fn run(time: Nanos) -> Op {
+pub(super) fn run(time: Nanos) -> Op {
     Op::Run(Amount::Fixed(time))
 }
 
-fn repeat(count: u32, body: Vec<Op>) -> Vec<Op> {
+pub(super) fn repeat(count: u32, body: Vec<Op>) -> Vec<Op> {
     let mut ops = vec![Op::LoopStart { count }];
     ops.extend(body);
     ops.push(Op::LoopEnd);
@@ -183,51 +246,6 @@ fn repeat(count: u32, body: Vec<Op>) -> Vec<Op> {
 fn pinned(yes: bool) -> TaskAttributes {
     let affinity = if yes { CpuSet::single(CpuId(0)) } else { CpuSet::ALL };
     TaskAttributes { affinity, ..TaskAttributes::default() }
-}
-
-/// As in rt-tests: the parent forks every worker, waits until all are ready, lets them go, and waits for all.
-fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
-    let (groups, loops) = (p.count("groups", 100)?, p.count("loops", 1_000_000)?);
-    let (fds, bytes) = (p.count("fds", 100)?.max(1), p.count("bytes", 60_000)?.max(1));
-    let buffer = u64::from(p.count("buffer", 100_000_000)?);
-    let (send, receive) = (p.time("send")?, p.time("receive")?);
-    let mut b = Builder::new("hackbench", "groups of senders and receivers over sockets");
-    let (ready, go) =
-        (b.channel("ready", ChannelType::Tokens, 0, 0), b.channel("go", ChannelType::Tokens, 0, 0));
-    let workers = groups * fds * 2;
-    let mut parent = Vec::new();
-    for spec in 0..workers {
-        parent.extend([run(Nanos::from_micros(60)), Op::Fork { spec: TaskSpecId(spec) }]);
-    }
-    parent.extend(repeat(workers, vec![Op::Take { channel: ready, timeout: None }]));
-    parent.extend([Op::Post { channel: go, tokens: workers }, Op::WaitChildren]);
-    let start = [
-        run(Nanos::from_micros(20)),
-        Op::Post { channel: ready, tokens: 1 },
-        Op::Take { channel: go, timeout: None },
-    ];
-    for group in 0..groups {
-        let pipes: Vec<_> = (0..fds)
-            .map(|fd| b.channel(&format!("socket{group}.{fd}"), ChannelType::Bytes, buffer, 0))
-            .collect();
-        let mut round = Vec::new();
-        for &channel in &pipes {
-            round.extend([run(send), Op::Send { channel, bytes }]);
-        }
-        let sender = b.program(start.iter().cloned().chain(repeat(loops, round)).collect());
-        for (fd, &channel) in pipes.iter().enumerate() {
-            let body = vec![Op::Receive { channel, bytes }, run(receive)];
-            let ops = start.iter().cloned().chain(repeat(loops * fds, body)).collect();
-            let name = format!("receiver{group}.{fd}");
-            b.task(&name, &name, TaskAttributes::default(), ops).template = true;
-        }
-        for fd in 0..fds {
-            let name = format!("sender{group}.{fd}");
-            b.task_with(&name, &name, TaskAttributes::default(), sender).template = true;
-        }
-    }
-    b.task("hackbench", "hackbench", TaskAttributes::default(), parent);
-    Ok(b.finish(None)?)
 }
 
 fn ping_pong(p: &Parameters) -> Result<Workload, BuiltinError> {
@@ -255,7 +273,13 @@ fn periodic(p: &Parameters) -> Result<Workload, BuiltinError> {
     let steps = repeat(
         0,
         vec![
-            Op::Timer { timer: TimerRef::Own(0), from_start: false, period, deadline: period, resync: false },
+            Op::Timer {
+                timer: TimerRef::Own(0),
+                from_start: false,
+                period,
+                deadline: period,
+                late: Late::CatchUp,
+            },
             run(p.time("run")?),
         ],
     );
@@ -314,7 +338,13 @@ fn mix(p: &Parameters) -> Result<Workload, BuiltinError> {
     }
     let period = us(16_666);
     let frame = vec![
-        Op::Timer { timer: TimerRef::Own(0), from_start: false, period, deadline: period, resync: false },
+        Op::Timer {
+            timer: TimerRef::Own(0),
+            from_start: false,
+            period,
+            deadline: period,
+            late: Late::CatchUp,
+        },
         run(us(4_000)),
     ];
     b.task("player", "player", TaskAttributes::default(), repeat(0, frame));

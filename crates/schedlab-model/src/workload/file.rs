@@ -5,7 +5,7 @@
 
 use super::builder::{BuildError, Builder};
 use super::change::{CgroupSettings, CgroupSpec, Change, CpuMax, SchedulerEnd, TimedChange};
-use super::{Amount, Arrival, ChannelType, Op, TimerRef, Workload};
+use super::{Amount, Arrival, ChannelType, Late, Op, TimerRef, Workload};
 use crate::cpu_set::CpuSet;
 use crate::ids::CpuId;
 use crate::policy::{Nice, Policy, TaskAttributes};
@@ -217,6 +217,8 @@ struct TimerText {
     deadline: Option<Nanos>,
     #[serde(default)]
     resync: bool,
+    #[serde(default)]
+    skip: bool,
     #[serde(default)]
     from_start: bool,
     /// Tells several timers of a task apart.
@@ -504,6 +506,15 @@ fn lower(
     Ok(())
 }
 
+fn late(timer: &TimerText) -> Result<Late, BuildError> {
+    match (timer.resync, timer.skip) {
+        (true, true) => Err(BuildError::TimerBoth),
+        (true, false) => Ok(Late::Resync),
+        (false, true) => Ok(Late::Skip),
+        (false, false) => Ok(Late::CatchUp),
+    }
+}
+
 /// One step that is no loop; `x = false` steps are left out.
 fn lower_step(builder: &mut Builder, scope: Instance, step: &StepText) -> Result<Option<Op>, BuildError> {
     let channel = |name: &str| builder.find_channel(&scope.name(name));
@@ -521,7 +532,7 @@ fn lower_step(builder: &mut Builder, scope: Instance, step: &StepText) -> Result
             from_start: timer.from_start,
             period: timer.period,
             deadline: timer.deadline.unwrap_or(timer.period),
-            resync: timer.resync,
+            late: late(timer)?,
         },
         StepText::Send(send) => Op::Send { channel: channel(&send.channel)?, bytes: send.bytes },
         StepText::Receive(receive) => {

@@ -3,11 +3,13 @@
 //! The in-memory form that the simulator and the live player run. Workload files, rt-app files,
 //! generators and recordings are all turned into it. A program is flat: loops are marked by their ends.
 
+mod benchmarks;
 pub mod builder;
 pub mod builtin;
 pub mod change;
 pub mod draw;
 pub mod file;
+pub mod interbench;
 pub mod rtapp;
 
 use crate::ids::{ChannelId, CpuId};
@@ -42,6 +44,37 @@ pub enum TimerRef {
     Own(u32),
     /// One that several tasks share, by number: each call moves it on by a period.
     Shared(u32),
+}
+
+/// What a periodic timer does for a task that is late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Late {
+    /// The task goes on at once, one period after the other, until it has caught up.
+    #[default]
+    CatchUp,
+    /// It goes on at once, and the periods are counted anew from now (rt-app's relative mode).
+    Resync,
+    /// It waits for the next multiple of the period that is to come. Whoever is woken for one and runs after it is over
+    /// waits for the next, too: frames that are dropped.
+    Skip,
+}
+
+impl Late {
+    /// When the task is to go on that asks at `now` for an expiry at `due`.
+    #[must_use]
+    pub fn release(self, due: u64, now: u64, period: u64) -> u64 {
+        match self {
+            Late::Resync => due.max(now),
+            Late::Skip if now > due => due + ((now - due) / period + 1) * period,
+            Late::CatchUp | Late::Skip => due,
+        }
+    }
+
+    /// Whether who was released then and comes to run at `now` is to wait for another expiry.
+    #[must_use]
+    pub fn is_over(self, release: u64, now: u64, period: u64) -> bool {
+        self == Late::Skip && now > release.saturating_add(period)
+    }
 }
 
 /// Index of a program in [`Workload::programs`].
@@ -80,8 +113,8 @@ pub enum Op {
         period: Nanos,
         /// Deadline of a job after its release; usually the period.
         deadline: Nanos,
-        /// When late: start the multiples anew from now (rt-app's relative mode) instead of catching up.
-        resync: bool,
+        /// What a call does that comes after the expiry.
+        late: Late,
     },
     /// Put bytes into a pipe or socket; waits while they do not fit.
     Send {

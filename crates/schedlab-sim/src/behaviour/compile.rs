@@ -2,7 +2,7 @@
 
 use super::amount::Draw;
 use crate::error::SimError;
-use schedlab_model::workload::{ChannelType, Op, TaskSpec, TimerRef, Workload};
+use schedlab_model::workload::{ChannelType, Late, Op, TaskSpec, TimerRef, Workload};
 use schedlab_model::{ChannelId, Nanos, TaskAttributes};
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) enum Step {
         from_start: bool,
         period: u64,
         deadline: u64,
-        resync: bool,
+        late: Late,
     },
     Send {
         channel: ChannelId,
@@ -206,14 +206,14 @@ impl Code {
             Op::Sleep(amount) => Step::Sleep(Draw::new(amount, &mut self.quantiles)?),
             Op::SleepUntil(time) => Step::SleepUntil(time.0),
             Op::Timer { period, .. } if period.0 == 0 => return Err("a timer needs a period above 0".into()),
-            Op::Timer { timer, from_start, period, deadline, resync } => {
+            Op::Timer { timer, from_start, period, deadline, late } => {
                 let (timers, number) = match timer {
                     TimerRef::Own(number) => (&mut self.own_timers, number),
                     TimerRef::Shared(number) => (&mut self.shared_timers, number),
                 };
                 *timers = (*timers).max(*number as usize + 1);
-                let (timer, from_start, resync) = (*timer, *from_start, *resync);
-                Step::Timer { timer, from_start, period: period.0, deadline: deadline.0, resync }
+                let (timer, from_start, late) = (*timer, *from_start, *late);
+                Step::Timer { timer, from_start, period: period.0, deadline: deadline.0, late }
             }
             Op::Spin { piece, .. } if piece.0 == 0 => return Err("a spin needs a piece above 0".into()),
             Op::Spin { time, piece } => Step::Spin { time: time.0, piece: piece.0 },

@@ -10,7 +10,7 @@ use crate::error::SimError;
 use crate::kernel::{CostKind, CpuEvent, Resched, Slot, TaskState};
 use crate::simulation::Simulation;
 use schedlab_model::event::{Context, EventKind};
-use schedlab_model::workload::{ChannelType, TimerRef};
+use schedlab_model::workload::{ChannelType, Late, TimerRef};
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 
 /// How often tasks go on at one instant before the run is taken to stand still; far more than a machine has tasks.
@@ -178,14 +178,7 @@ impl Simulation {
                 self.work.actors[index].pc += 1;
                 self.sleep_until(task, due)
             }
-            Step::Timer { timer, from_start, period, deadline, resync } => {
-                self.end_job(task);
-                let due = self.timer_due(task, timer, from_start, period);
-                let release = self.next_release(task, timer, due, resync);
-                self.work.actors[index].job = Some((release, release.saturating_add(deadline)));
-                self.work.actors[index].pc += 1;
-                self.sleep_until(task, release)
-            }
+            Step::Timer { .. } => self.timer_step(task, step),
             Step::Send { channel, bytes } => self.send(task, channel, bytes),
             Step::Receive { channel, bytes } => self.receive(task, channel, bytes),
             Step::ReceiveAll { channel, bytes } => self.receive_all(task, channel, bytes),
@@ -289,6 +282,28 @@ impl Simulation {
         Outcome::Off
     }
 
+    /// Waits for a timer: ends a job and releases the next.
+    fn timer_step(&mut self, task: TaskId, step: Step) -> Outcome {
+        let Step::Timer { timer, from_start, period, deadline, late } = step else { return self.next(task) };
+        let (index, now) = (task.index(), self.core.k.now);
+        if std::mem::take(&mut self.work.actors[index].halfway) {
+            let release = self.work.actors[index].job.map_or(u64::MAX, |(release, _)| release);
+            if !late.is_over(release, now, period) {
+                return self.next(task);
+            }
+        } else {
+            self.end_job(task);
+        }
+        let due = self.timer_due(task, timer, from_start, period);
+        let release = self.next_release(task, timer, late.release(due, now, period));
+        let actor = &mut self.work.actors[index];
+        actor.job = Some((release, release.saturating_add(deadline)));
+        // Who skips periods looks at the clock once more when it runs.
+        actor.halfway = late == Late::Skip && release > now;
+        actor.pc += u32::from(!actor.halfway);
+        self.sleep_until(task, release)
+    }
+
     /// When a call of a timer will let the task go on: a period after its last expiry; late, at once.
     pub(crate) fn timer_due(&self, task: TaskId, timer: TimerRef, from_start: bool, period: u64) -> u64 {
         let expired = match timer {
@@ -300,9 +315,8 @@ impl Simulation {
         expired.unwrap_or_else(origin) + period
     }
 
-    /// Moves a timer on by a period; with `resync` a late one counts anew from now.
-    fn next_release(&mut self, task: TaskId, timer: TimerRef, due: u64, resync: bool) -> u64 {
-        let release = if resync { due.max(self.core.k.now) } else { due };
+    /// Moves a timer on to its next expiry.
+    fn next_release(&mut self, task: TaskId, timer: TimerRef, release: u64) -> u64 {
         let expired = match timer {
             TimerRef::Shared(number) => &mut self.work.shared_timers[number as usize],
             TimerRef::Own(number) => &mut self.work.actors[task.index()].own_timers[number as usize],

@@ -7,7 +7,7 @@ use crate::ids::ChannelId;
 use crate::time::Nanos;
 use crate::workload::builder::Builder;
 use crate::workload::file::WorkloadError;
-use crate::workload::{Amount, ChannelType, Op, TimerRef};
+use crate::workload::{Amount, ChannelType, Late, Op, TimerRef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Length of the pieces in which `runtime` looks at the clock.
@@ -205,11 +205,11 @@ impl Events<'_> {
         let period = period.filter(|period| *period > Nanos::ZERO);
         let period = period.ok_or_else(|| event.error("needs a period above 0"))?;
         let key = timer_key(self.task, name);
-        let resync = !self.resources.absolute.contains(&key);
+        let late = if self.resources.absolute.contains(&key) { Late::CatchUp } else { Late::Resync };
         let timer = match key.0 {
             Some(_) => TimerRef::Own(self.builder.own_timer(name)),
             None => TimerRef::Shared(self.builder.shared_timer(name)),
         };
-        Ok(Op::Timer { timer, from_start: true, period, deadline: period, resync })
+        Ok(Op::Timer { timer, from_start: true, period, deadline: period, late })
     }
 }

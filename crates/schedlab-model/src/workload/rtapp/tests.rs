@@ -1,7 +1,7 @@
 //! rt-app files: what they become, and that nothing is dropped silently.
 
 use super::*;
-use crate::workload::{Amount, ChannelType, Op, TimerRef};
+use crate::workload::{Amount, ChannelType, Late, Op, TimerRef};
 
 fn ops<'a>(workload: &'a Workload, task: &str) -> &'a [Op] {
     let row = workload.tasks.iter().find(|row| row.name == task).expect(task);
@@ -37,8 +37,13 @@ fn a_file_becomes_tasks_with_loops() {
     assert_eq!(workload.tasks[3].attributes.rt_priority, 10);
     assert_eq!(ops(&workload, "loud").len(), 6, "two loops around a run, and a sleep");
     let period = Nanos::from_micros(16_667);
-    let timer =
-        Op::Timer { timer: TimerRef::Own(0), from_start: true, period, deadline: period, resync: false };
+    let timer = Op::Timer {
+        timer: TimerRef::Own(0),
+        from_start: true,
+        period,
+        deadline: period,
+        late: Late::CatchUp,
+    };
     assert_eq!(ops(&workload, "worker-1")[4], timer);
 }
 
@@ -120,7 +125,7 @@ fn timers_are_shared_unless_unique() {
     let workload = parse("timers", text).expect("reads");
     let timers = |task: &str| -> Vec<(TimerRef, bool)> {
         let timer = |op: &Op| match op {
-            Op::Timer { timer, resync, .. } => Some((*timer, *resync)),
+            Op::Timer { timer, late, .. } => Some((*timer, *late == Late::Resync)),
             _ => None,
         };
         ops(&workload, task).iter().filter_map(timer).collect()

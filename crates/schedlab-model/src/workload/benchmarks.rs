@@ -1,0 +1,107 @@
+//! Generators of the benchmarks of the slides of 2006: hackbench and the wake-up benchmark.
+//!
+//! Not here: their parameters ([`super::builtin`]), what is measured of them (`schedlab bench`).
+
+use super::builder::Builder;
+use super::builtin::{BuiltinError, Parameters, repeat, run};
+use super::{ChannelType, Late, Op, TaskSpecId, TimerRef, Workload};
+use crate::ids::ChannelId;
+use crate::policy::{Policy, TaskAttributes};
+
+/// As in rt-tests: the parent forks every worker, waits until all are ready, lets them go, and waits for all.
+pub(super) fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
+    let loops = p.count("loops", 1_000_000)?;
+    let mut b = Builder::new("hackbench", "groups of senders and receivers over sockets");
+    hackbench_workers(&mut b, p, loops, true)?;
+    Ok(b.finish(None)?)
+}
+
+/// Parent and workers. As background (no target) they are not waited for: they begin anew when they are done, or for 0
+/// loops never are.
+fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) -> Result<(), BuiltinError> {
+    let groups = p.count("groups", 100)?;
+    let (fds, bytes) = (p.count("fds", 100)?.max(1), p.count("bytes", 60_000)?.max(1));
+    let (send, receive) = (p.time("send")?, p.time("receive")?);
+    let (fork, begin) = (p.time("fork")?, p.time("start")?);
+    let (ready, go) =
+        (b.channel("ready", ChannelType::Tokens, 0, 0), b.channel("go", ChannelType::Tokens, 0, 0));
+    let workers = groups * fds * 2;
+    let mut parent = Vec::new();
+    for spec in 0..workers {
+        parent.extend([run(fork), Op::Fork { spec: TaskSpecId(spec) }]);
+    }
+    parent.extend(repeat(workers, vec![Op::Take { channel: ready, timeout: None }]));
+    parent.extend([Op::Post { channel: go, tokens: workers }, Op::WaitChildren]);
+    let start = [run(begin), Op::Post { channel: ready, tokens: 1 }, Op::Take { channel: go, timeout: None }];
+    for group in 0..groups {
+        let pipes: Vec<_> =
+            (0..fds).map(|fd| socket(b, &format!("socket{group}.{fd}"), p)).collect::<Result<_, _>>()?;
+        let mut round = Vec::new();
+        for &channel in &pipes {
+            round.extend([run(send), Op::Send { channel, bytes }]);
+        }
+        let sender = b.program(start.iter().cloned().chain(repeat(loops, round)).collect());
+        for (fd, &channel) in pipes.iter().enumerate() {
+            let body = vec![Op::Receive { channel, bytes }, run(receive)];
+            let ops = start.iter().cloned().chain(repeat(loops * fds, body)).collect();
+            let name = format!("receiver{group}.{fd}");
+            let task = b.task(&name, &name, TaskAttributes::default(), ops);
+            (task.template, task.target) = (true, target);
+        }
+        for fd in 0..fds {
+            let name = format!("sender{group}.{fd}");
+            let task = b.task_with(&name, &name, TaskAttributes::default(), sender);
+            (task.template, task.target) = (true, target);
+        }
+    }
+    if !target {
+        parent = repeat(0, parent);
+    }
+    b.task("hackbench", "hackbench", TaskAttributes::default(), parent).target = target;
+    Ok(())
+}
+
+fn socket(b: &mut Builder, name: &str, p: &Parameters) -> Result<ChannelId, BuiltinError> {
+    let channel = b.channel(name, ChannelType::Bytes, u64::from(p.count("buffer", 100_000_000)?), 0);
+    let room_to_resume = u64::from(p.count("resume", 100_000_000)?);
+    let spec = b.channel_mut(channel);
+    spec.room_to_resume = room_to_resume;
+    spec.wakes_all_senders = room_to_resume > 0;
+    Ok(channel)
+}
+
+/// The benchmark of the slides of 2006: `waker` wakes `woken` by a condition; how long `woken` takes from its wake-up until
+/// it runs is a sample. No broadcast is lost: the mutex is free only when `woken` waits, or is about to be `ready`.
+pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
+    let (samples, time) = (p.count("samples", 1_000_000)?.max(1), p.time("run")?);
+    let loops = p.count("loops", 1_000_000)?;
+    let mut b = Builder::new("wakeup", "an RT thread wakes a thread beside hackbench");
+    hackbench_workers(&mut b, p, loops, false)?;
+    let condition = b.channel("condition", ChannelType::Condition, 0, 0);
+    let lock = b.channel("lock", ChannelType::Mutex, 0, 0);
+    let ready = b.channel("ready", ChannelType::Tokens, 0, 0);
+    let real_time =
+        |rt_priority| TaskAttributes { policy: Policy::Fifo, rt_priority, ..TaskAttributes::default() };
+    let of_woken = if p.count("rt", 1)? == 1 { real_time(80) } else { TaskAttributes::default() };
+    let wait = vec![Op::Post { channel: ready, tokens: 1 }, Op::ConditionWait { condition, lock }, run(time)];
+    let woken = [vec![Op::Lock { channel: lock }], repeat(0, wait)].concat();
+    let settle = p.time("settle")?;
+    let row = b.task("woken", "wakeup", of_woken, woken);
+    (row.target, row.start) = (false, settle);
+    let period = p.time("period")?;
+    let timer =
+        Op::Timer { timer: TimerRef::Own(0), from_start: false, period, deadline: period, late: Late::Skip };
+    let broadcast = vec![
+        Op::Take { channel: ready, timeout: None },
+        timer,
+        run(time),
+        // Who is ready holds the lock until it waits.
+        Op::Lock { channel: lock },
+        Op::Unlock { channel: lock },
+        Op::WakeWaiters { channel: condition, count: u32::MAX },
+    ];
+    // The last answer is waited for, too.
+    let waker = [repeat(samples, broadcast), vec![Op::Take { channel: ready, timeout: None }]].concat();
+    b.task("waker", "wakeup", real_time(90), waker).start = settle;
+    Ok(b.finish(None)?)
+}
