@@ -267,6 +267,12 @@ pub trait EventSink {
         true
     }
 
+    /// Whether this sink has had enough: a run ends soon after, as if it had been cut there. Never of a sink that wants
+    /// no events.
+    fn has_enough(&self) -> bool {
+        false
+    }
+
     /// A row of the task table becomes known, before the first event that names the task. Recordings have
     /// their table at hand; a simulator learns it as tasks are made.
     fn task(&mut self, _task: TaskId, _info: &TaskInfo) {}
@@ -316,6 +322,10 @@ impl<A: EventSink, B: EventSink> EventSink for (A, B) {
         self.0.wants_detail() || self.1.wants_detail()
     }
 
+    fn has_enough(&self) -> bool {
+        self.0.has_enough() || self.1.has_enough()
+    }
+
     fn task(&mut self, task: TaskId, info: &TaskInfo) {
         self.0.task(task, info);
         self.1.task(task, info);
@@ -339,6 +349,10 @@ impl<S: EventSink + ?Sized> EventSink for &mut S {
 
     fn wants_detail(&self) -> bool {
         (**self).wants_detail()
+    }
+
+    fn has_enough(&self) -> bool {
+        (**self).has_enough()
     }
 
     fn task(&mut self, task: TaskId, info: &TaskInfo) {

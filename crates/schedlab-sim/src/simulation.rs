@@ -119,7 +119,12 @@ impl Simulation {
         self.begin();
         let ended = loop {
             match self.event_loop().transpose() {
-                None => self.hand_over(sink),
+                None => {
+                    self.hand_over(sink);
+                    if sink.has_enough() {
+                        break Ok(true);
+                    }
+                }
                 Some(ended) => break ended,
             }
         };

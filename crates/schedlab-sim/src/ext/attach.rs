@@ -79,6 +79,7 @@ pub(crate) fn ops_data(ops: &StructOpsImage) -> OpsData {
         flags: number("flags"),
         dispatch_max_batch: or(number("dispatch_max_batch"), SCX_DSP_DFL_MAX_BATCH),
         timeout_ns: u64::from(timeout_ms) * 1_000_000,
+        watchdog: true,
         exit_dump_len: or(number("exit_dump_len"), SCX_EXIT_DUMP_DFL_LEN),
         hotplug_seq: number("hotplug_seq"),
     }

@@ -151,6 +151,8 @@ pub(crate) struct OpsData {
     pub flags: u64,
     pub dispatch_max_batch: u32,
     pub timeout_ns: u64,
+    /// Whether the watchdog looks at all.
+    pub watchdog: bool,
     /// Bytes of the debug dump.
     pub exit_dump_len: u32,
     /// Hotplug events the loader had seen; 0 if it does not care.

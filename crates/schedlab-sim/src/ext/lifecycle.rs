@@ -275,6 +275,9 @@ pub(crate) fn exit_task(cx: &mut Cx<'_>, task: u32) {
 /// `check_rq_for_timeouts` for every CPU.
 pub(crate) fn watchdog(cx: &mut Cx<'_>) {
     let host = cx.host();
+    if !host.ops.watchdog {
+        return;
+    }
     let (now, limit) = (host.now / host.tick_ns * host.tick_ns, host.ops.timeout_ns);
     let stalled = host
         .tasks

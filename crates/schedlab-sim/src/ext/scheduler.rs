@@ -69,6 +69,8 @@ pub struct ExtOptions {
     /// Region of an instance in bytes as a power of two, 0 for a size that fits the machine, the object's maps and
     /// the tasks of a workload.
     pub memory_bytes_log2: u32,
+    /// No watchdog looks for tasks that wait too long, as in the kernels before sched_ext.
+    pub no_watchdog: bool,
     /// Instructions that one callback may execute before it is taken to loop for ever; 0 for 50 million.
     pub instructions_max: u64,
 }
@@ -110,7 +112,8 @@ impl ExtScheduler {
         if let Some(reason) = attach::sleeps_where_it_must_not(&image, ops) {
             return Err(refuse(reason));
         }
-        let (programs, ops) = (attach::programs(ops), attach::ops_data(ops));
+        let (programs, mut ops) = (attach::programs(ops), attach::ops_data(ops));
+        ops.watchdog = !options.no_watchdog;
         let name = if ops.name.is_empty() { image.name.clone() } else { ops.name.clone() };
         let layout = Arc::new(Layout::of(&kernel_btf(version)));
         let nr_cpus = topology.cpu_count() as u32;
