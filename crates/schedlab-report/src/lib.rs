@@ -15,6 +15,7 @@ pub mod objective;
 pub mod parquet;
 pub mod perfetto;
 pub mod result;
+pub mod samples;
 pub mod text;
 pub mod timeline;
 pub mod triage;

@@ -2,8 +2,10 @@
 //!
 //! Not here: what commands do ([`crate::commands`]).
 
+pub mod bench;
 pub mod live;
 pub mod recordings;
+pub mod reproduce;
 pub mod vm;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -55,6 +57,10 @@ pub enum Command {
     Simulate(SimulateArgs),
     /// Run a workload as real threads on this machine, recorded and measured like a simulated run
     Play(PlayArgs),
+    /// Run a benchmark under schedulers, with the tables it prints
+    Bench(bench::BenchArgs),
+    /// Make the tables of a paper anew: its numbers beside ours
+    Reproduce(reproduce::ReproduceArgs),
     /// Record a command, a process, a unit or a control group on the live kernel
     Record(RecordArgs),
     /// Make a recording of a trace by perf, trace-cmd or Perfetto, or an anonymous one of a recording

@@ -41,6 +41,7 @@ pub struct SimulatedMachine {
     /// What the changes of each piece of work attach, once it was looked up.
     attachable: Option<Vec<Vec<Attachable>>>,
     restart: bool,
+    watchdog: bool,
     jobs: usize,
     duration_limit: Option<Nanos>,
     interrupted: Arc<AtomicBool>,
@@ -63,6 +64,7 @@ impl SimulatedMachine {
             schedulers: BTreeMap::new(),
             attachable: None,
             restart: false,
+            watchdog: true,
             jobs,
             duration_limit,
             interrupted,
@@ -81,6 +83,17 @@ impl SimulatedMachine {
     pub fn with_restart(mut self, restart: bool) -> SimulatedMachine {
         self.restart = restart;
         self
+    }
+
+    /// Without, a task may wait for as long as it takes under a scheduler of sched_ext.
+    pub fn with_watchdog(mut self, watchdog: bool) -> SimulatedMachine {
+        self.watchdog = watchdog;
+        self
+    }
+
+    /// Worker threads.
+    pub fn jobs(&self) -> usize {
+        self.jobs
     }
 
     /// What a reader must know of the objects that were prepared.
@@ -176,7 +189,8 @@ impl SimulatedMachine {
             )),
             None => None,
         };
-        let scheduler = ExtScheduler::with_set_up(image, kernel, topology, ExtOptions::default(), steps)?;
+        let options = ExtOptions { no_watchdog: !self.watchdog, ..ExtOptions::default() };
+        let scheduler = ExtScheduler::with_set_up(image, kernel, topology, options, steps)?;
         self.schedulers.insert(key, scheduler.clone());
         self.notes.extend(note);
         Ok(scheduler)

@@ -1,5 +1,6 @@
 //! One module a command; this one only chooses.
 
+mod bench;
 mod calibrate;
 pub(crate) mod common;
 mod compare;
@@ -16,6 +17,7 @@ mod metric_command;
 mod pictures;
 mod play;
 mod record;
+mod reproduce;
 mod show;
 mod simulate;
 mod vm;
@@ -50,6 +52,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Compare(args) => compare::run(&args, context),
         Command::Simulate(args) => simulate::run(&args, context),
         Command::Play(args) => play::run(&args, context),
+        Command::Bench(args) => bench::run(&args, context),
+        Command::Reproduce(args) => reproduce::run(&args, context),
         Command::Record(args) => record::run(&args, context),
         Command::Import(args) => import::run(&args),
         Command::Show(args) => show::run(&args),

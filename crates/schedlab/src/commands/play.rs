@@ -162,9 +162,10 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    fn gather(&self, run: u32) -> Result<Company, Failure> {
-        let seed = self.args.seed + u64::from(run);
-        Company::gather(self.workload, seed, self.args.duration).map_err(failure)
+    fn play(&self, run: u32) -> Play<'_> {
+        let (workload, here, interrupted) = (self.workload, self.here, self.interrupted);
+        let (seed, duration) = (self.args.seed + u64::from(run), self.args.duration);
+        Play { workload, seed, duration, here, interrupted, what: &self.args.work, context: self.context }
     }
 
     fn outcome(&self, metrics: RunMetrics, cut: bool) -> RunOutcome {
@@ -182,7 +183,7 @@ impl Player<'_> {
 
     /// Only what tasks are told of themselves.
     fn bare(&self, run: u32) -> Played {
-        let mut company = self.gather(run)?;
+        let mut company = self.play(run).gather()?;
         let bar = progress::spinner(self.context.quiet, format!("playing {}", self.args.work));
         company.begin();
         company.wait(&|| self.interrupted.load(Ordering::Relaxed));
@@ -212,13 +213,67 @@ impl Player<'_> {
 
     /// Beneath the recorder.
     fn recorded(&self, run: u32) -> Played {
-        let company = self.gather(run)?;
+        let Recorded { recording, cut, notes } = self.play(run).recorded()?;
+        if run == 0 {
+            self.keep(&recording)?;
+        }
+        Ok((self.outcome(MetricsCollector::of_recording(&recording), cut), notes))
+    }
+
+    fn keep(&self, recording: &Recording) -> Result<(), Failure> {
+        if let Some(path) = &self.args.record {
+            let bytes = schedlab_model::recording::codec::encode(recording).map_err(Failure::input)?;
+            write_file(path, &bytes)?;
+        }
+        match &self.args.perfetto {
+            Some(path) => write_file(path, &pictures::trace_of(recording)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One play of a workload on this machine.
+pub(super) struct Play<'a> {
+    /// What is played.
+    pub workload: &'a Workload,
+    /// Seed of what is random in it.
+    pub seed: u64,
+    /// Where it is cut.
+    pub duration: Option<Nanos>,
+    /// This machine.
+    pub here: &'a MachineDescription,
+    /// Ends it.
+    pub interrupted: &'a Arc<AtomicBool>,
+    /// Its name, for progress.
+    pub what: &'a str,
+    /// Of the command.
+    pub context: Context,
+}
+
+/// A play that was recorded.
+pub(super) struct Recorded {
+    /// From its begin to its end.
+    pub recording: Recording,
+    /// Whether it was ended before its tasks had.
+    pub cut: bool,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+}
+
+impl Play<'_> {
+    fn gather(&self) -> Result<Company, Failure> {
+        Company::gather(self.workload, self.seed, self.duration).map_err(failure)
+    }
+
+    /// Beneath the recorder.
+    pub fn recorded(&self) -> Result<Recorded, Failure> {
+        let company = self.gather()?;
         let what = format!("the workload {}", self.workload.name);
         let options = RecordOptions {
             machine: Some(self.here.clone()),
             ..RecordOptions::new(Target::Processes(what, company.processes()))
         };
-        let bar = progress::spinner(self.context.quiet, format!("playing {}", self.args.work));
+        let bar = progress::spinner(self.context.quiet, format!("playing {}", self.what));
         let mut watch = Watch { company, begun: false, bar, interrupted: self.interrupted };
         let recorded = record_in_memory(&options, &mut watch);
         watch.bar.finish_and_clear();
@@ -231,21 +286,7 @@ impl Player<'_> {
             notes.push(format!("{dropped} events were lost: numbers are too low"));
         }
         let recording = self.trimmed(recording, summary.started_ns, &ended);
-        if run == 0 {
-            self.keep(&recording)?;
-        }
-        Ok((self.outcome(MetricsCollector::of_recording(&recording), ended.cut), notes))
-    }
-
-    fn keep(&self, recording: &Recording) -> Result<(), Failure> {
-        if let Some(path) = &self.args.record {
-            let bytes = schedlab_model::recording::codec::encode(recording).map_err(Failure::input)?;
-            write_file(path, &bytes)?;
-        }
-        match &self.args.perfetto {
-            Some(path) => write_file(path, &pictures::trace_of(recording)),
-            None => Ok(()),
-        }
+        Ok(Recorded { recording, cut: ended.cut, notes })
     }
 
     /// The recording from the play's begin to its end, with the workload's names, targets and jobs.

@@ -23,17 +23,38 @@ use crate::output::print_text;
 use anyhow::{Context as _, anyhow};
 use schedlab_host::live::canary::Guards;
 use schedlab_host::live::control::{Answer, Load, Probation, Probed};
-use schedlab_host::live::hold::End;
-use schedlab_host::live::journal::{self, DIRECTORY};
+use schedlab_host::live::hold::{End, Holder};
+use schedlab_host::live::journal::{self, DIRECTORY, Owner};
 use schedlab_host::live::status::KernelStatus;
 use schedlab_host::live::{self, Error, Scope};
 use schedlab_model::time::Nanos;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Where lock, journal and socket are.
 pub(super) fn directory() -> &'static Path {
     Path::new(DIRECTORY)
+}
+
+/// Does something with the machine under a scheduler, then takes it out. Also why the scheduler ended, if it did so before.
+pub fn under<T>(
+    scheduler: &str,
+    sets: &[String],
+    interrupted: &Arc<AtomicBool>,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(T, Option<String>), Failure> {
+    let choice = SchedulerChoice { scheduler: scheduler.to_owned(), set: sets.to_vec() };
+    let load = load_of(&choice, Scope::AsDeclared)?;
+    let owner = Owner::this(own_command());
+    let (mut holder, _) = Holder::take(directory(), owner, Arc::clone(interrupted)).map_err(failure)?;
+    holder.attach(load).map_err(failure)?;
+    let done = work();
+    let runs = KernelStatus::read().is_ok_and(|kernel| kernel.is_taken());
+    let (end, undone) = holder.close();
+    undone.map_err(|error| failure(error.into()))?;
+    Ok((done?, end.filter(|_| !runs).map(|end| end.words())))
 }
 
 /// Before any command: undoes what one that was killed has left, and says so.

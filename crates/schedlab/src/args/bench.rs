@@ -1,0 +1,82 @@
+//! Arguments of `bench`.
+
+use crate::args::MachineChoice;
+use clap::{Args, ValueEnum, ValueHint};
+use schedlab_model::Nanos;
+use std::path::PathBuf;
+
+/// Which benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Bench {
+    /// A real-time thread wakes a real-time and an ordinary thread by a condition's broadcast, beside hackbench 10
+    Wakeup,
+    /// Groups of senders and receivers: time until all is done
+    Hackbench,
+    /// Audio, video, X and a game beside loads: latency, deadlines met, share of the CPU that was wanted
+    Interbench,
+}
+
+impl Bench {
+    /// The built-in workload of the same name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bench::Wakeup => "wakeup",
+            Bench::Hackbench => "hackbench",
+            Bench::Interbench => "interbench",
+        }
+    }
+}
+
+/// Arguments of `bench`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  schedlab bench wakeup --quick
+  schedlab bench wakeup --scheduler ingosched,ingo_ll,nicksched,staircase --machine paper-plugsched --no-watchdog
+  schedlab bench interbench --scheduler fair,staircase --cpus 1 --set task=video --set load=x
+  sudo schedlab bench wakeup --live --scheduler fair,staircase
+  schedlab vm boot --kernel 7.2 -- schedlab bench wakeup --live --quick --scheduler fair,staircase
+  schedlab bench hackbench --scheduler fair,staircase --cpus 4 --set groups=30 --json hackbench.json
+
+`--set` takes parameters of the built-in workload of the same name (`schedlab list workloads`) and knobs of the
+schedulers (hz=250). A latency of wakeup goes from the wake-up until the thread runs; latencies are shown raw and without
+those more than six standard deviations above the mean, in one pass, as in the slides of 2006. The waker's own error is
+how late it ran itself after its timer. interbench runs every task beside every load unless task and load are set; rt=1
+makes the task real-time and prints us. Its SD is what interbench 0.31 prints, next to the true one. Ctrl-C ends the benchmark and keeps the samples so far.")]
+pub struct BenchArgs {
+    /// Benchmark
+    #[arg(value_enum)]
+    pub bench: Bench,
+    /// Schedulers, separated by commas: NAME[:KEY=VALUE]...
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "fair")]
+    pub scheduler: Vec<String>,
+    /// Set a parameter of the benchmark, or a knob of every scheduler that has it
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Run it on this machine instead of the simulated one, as real threads, and hackbench as the program of that name
+    #[arg(long, conflicts_with_all = ["machine", "cpus", "kernel", "no_watchdog", "jobs"])]
+    pub live: bool,
+    /// With --live: play the model of hackbench instead of running the program
+    #[arg(long, requires = "live")]
+    pub model: bool,
+    /// A tenth of the samples and a fifth of the load, for a first look
+    #[arg(long)]
+    pub quick: bool,
+    /// Let no watchdog end a scheduler under which a task waits for 30 s
+    #[arg(long)]
+    pub no_watchdog: bool,
+    /// Cut each run after this time
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Worker threads; results do not depend on it [default: number of CPUs]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Write every sample as JSON, after each run anew; `-` is standard output, at the end
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Machine
+    #[command(flatten)]
+    pub machine: MachineChoice,
+}

@@ -1,0 +1,41 @@
+//! Arguments of `reproduce`.
+
+use clap::{Args, ValueEnum, ValueHint};
+use std::path::PathBuf;
+
+/// Papers whose tables can be made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Paper {
+    /// Nakajima 2006: ingosched, ingo_ll, nicksched and staircase in hackbench, wake-ups and interbench, on a MIPS board
+    #[value(name = "plugsched-2006")]
+    Plugsched2006,
+}
+
+/// Arguments of `reproduce`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  schedlab reproduce plugsched-2006
+  schedlab reproduce plugsched-2006 --quick --json samples.json
+
+The paper's machine and schedulers are simulated. Its numbers are printed as it prints them, ours beside them, then for
+each claim whether it comes out. Why not, where it does not, is in docs/reproduce.")]
+pub struct ReproduceArgs {
+    /// Paper
+    #[arg(value_enum)]
+    pub paper: Paper,
+    /// A tenth of the samples and of the load, for a first look: no number is the paper's then
+    #[arg(long)]
+    pub quick: bool,
+    /// Another value of a knob that the paper does not tell, e.g. hz=250
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Worker threads; results do not depend on it [default: number of CPUs]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Write every sample as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+}

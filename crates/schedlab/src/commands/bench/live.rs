@@ -1,0 +1,153 @@
+//! The live arm: every part under every scheduler on this machine, one after the other, with undo.
+//!
+//! wakeup and interbench are played beneath the recorder and their samples taken from the recording as from a simulated
+//! run; hackbench is the program of that name. A scheduler is held as by `schedlab run`: the kernel's own is back when the
+//! part is over, at Ctrl-C, and if this process is killed.
+
+use super::interbench::Frames;
+use super::plan::Plan;
+use super::samples::Wakes;
+use super::{Context, Row, common};
+use crate::args::bench::{Bench, BenchArgs};
+use crate::commands::live::under;
+use crate::commands::play::{Play, Recorded};
+use crate::failure::Failure;
+use crate::inputs::machines;
+use crate::inputs::work::{self, Work};
+use anyhow::anyhow;
+use schedlab_host::guest;
+use schedlab_model::Nanos;
+use schedlab_model::event::EventSink;
+use schedlab_model::machine::MachineDescription;
+use schedlab_model::outcome::Obtained;
+use schedlab_report::MetricsCollector;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Every part under every scheduler, in order; those that were made before `interrupted` was raised.
+pub fn rows(
+    args: &BenchArgs,
+    context: Context,
+    interrupted: &Arc<AtomicBool>,
+    after_each: &(dyn Fn(&[Row]) -> Result<(), Failure> + Sync),
+) -> Result<Vec<Row>, Failure> {
+    let plan = Plan::new(args);
+    let here = machines::this();
+    // What is not known is said before anything runs.
+    common::candidates(&args.scheduler, &plan.knobs, here.kernel)?;
+    let mut rows = Vec::new();
+    for (part, work) in &plan.parts {
+        for scheduler in &args.scheduler {
+            if interrupted.load(Ordering::Relaxed) {
+                return Ok(rows);
+            }
+            let live = Live { args, plan: &plan, context, here: &here, interrupted };
+            rows.push(live.row(scheduler, part, work)?);
+            after_each(&rows)?;
+        }
+    }
+    Ok(rows)
+}
+
+struct Live<'a> {
+    args: &'a BenchArgs,
+    plan: &'a Plan,
+    context: Context,
+    here: &'a MachineDescription,
+    interrupted: &'a Arc<AtomicBool>,
+}
+
+impl Live<'_> {
+    fn row(&self, scheduler: &str, part: &str, work: &str) -> Result<Row, Failure> {
+        let run = || match self.args.bench {
+            Bench::Hackbench if !self.args.model => self.program(part),
+            _ => self.play(part, work),
+        };
+        let (mut row, ended) = match scheduler {
+            "fair" => (run()?, None),
+            other => under(other, &self.plan.knobs, self.interrupted, run)?,
+        };
+        scheduler.clone_into(&mut row.scheduler);
+        row.ended = ended;
+        Ok(row)
+    }
+
+    fn obtained(&self) -> Obtained {
+        if guest::is_inside() { Obtained::TriedInVm } else { Obtained::MeasuredHere }
+    }
+
+    /// The workload as real threads.
+    fn play(&self, part: &str, work: &str) -> Result<Row, Failure> {
+        let Work::Workload(workload) = work::load(work)? else {
+            unreachable!("the benchmarks are workloads");
+        };
+        let play = Play {
+            workload: &workload,
+            seed: self.args.seed,
+            duration: self.args.duration,
+            here: self.here,
+            interrupted: self.interrupted,
+            what: work,
+            context: self.context,
+        };
+        let Recorded { recording, cut, notes } = play.recorded()?;
+        let mut row = Row::of(part, self.obtained());
+        row.duration_ns = recording.duration.0;
+        row.cut = cut && workload.duration.is_none();
+        row.notes = notes;
+        let never = AtomicBool::new(false);
+        let feed = |sink: &mut dyn EventSink| {
+            for (id, info) in recording.tasks.iter().enumerate() {
+                sink.task(schedlab_model::TaskId(id as u32), info);
+            }
+            recording.events.iter().for_each(|event| sink.event(event));
+        };
+        if let Some((task, _)) = part.split_once('/') {
+            let mut frames = Frames::of(task, &never);
+            feed(&mut frames);
+            (row.frames, row.samples_ns) = (Some(frames.counts), frames.latencies_ns);
+        } else if self.args.bench == Bench::Wakeup {
+            let mut wakes = Wakes::new(&never);
+            feed(&mut wakes);
+            (row.samples_ns, row.waker_error_ns) = (wakes.latencies_ns, wakes.waker_error_ns);
+        }
+        let tasks = MetricsCollector::of_recording(&recording).tasks;
+        let load = tasks.iter().filter(|task| !task.target && task.name != "woken");
+        let all: u64 = tasks.iter().map(|task| task.cpu_time.0).sum();
+        row.load_cpu_percent =
+            100.0 * load.map(|task| task.cpu_time.0).sum::<u64>() as f64 / all.max(1) as f64;
+        Ok(row)
+    }
+
+    /// The program hackbench, by its own words.
+    fn program(&self, part: &str) -> Result<Row, Failure> {
+        let values = ["groups", "loops", "fds", "bytes"].map(|name| self.plan.value(name));
+        let flags = ["-g", "-l", "-f", "-s"];
+        let mut command = Command::new("hackbench");
+        for (flag, value) in flags.iter().zip(&values) {
+            command.args([*flag, value.as_str()]);
+        }
+        let began = Instant::now();
+        let output = command.output().map_err(|error| {
+            Failure::Machine(anyhow!(
+                "hackbench cannot be run: {error}. Install it (Debian: apt install rt-tests), or play its model with --model"
+            ))
+        })?;
+        let wall = Nanos(began.elapsed().as_nanos() as u64);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = text.lines().find_map(|line| line.strip_prefix("Time: ")?.trim().parse::<f64>().ok());
+        let mut row = Row::of(part, self.obtained());
+        match said {
+            Some(seconds) => row.duration_ns = (seconds * 1e9) as u64,
+            None if self.interrupted.load(Ordering::Relaxed) => (row.duration_ns, row.cut) = (wall.0, true),
+            None => {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                let said = said.trim();
+                return Err(Failure::Machine(anyhow!("hackbench failed ({}): {said}", output.status)));
+            }
+        }
+        Ok(row)
+    }
+}

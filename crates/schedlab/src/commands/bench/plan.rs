@@ -1,0 +1,79 @@
+//! What a benchmark runs: its parts as workloads, and the knobs of schedulers.
+
+use super::interbench;
+use crate::args::bench::{Bench, BenchArgs};
+use schedlab_model::workload::builtin::{BUILTINS, Builtin};
+
+/// The parts with their workloads, and settings that are none of theirs.
+pub struct Plan {
+    /// Name of each part and the workload it is.
+    pub parts: Vec<(String, String)>,
+    /// `NAME=VALUE` of schedulers.
+    pub knobs: Vec<String>,
+    parameters: Vec<String>,
+    builtin: &'static Builtin,
+}
+
+/// Settings of `--quick`: a tenth of the samples, a fifth of the load.
+fn quick(bench: Bench) -> &'static [&'static str] {
+    match bench {
+        Bench::Wakeup => &["samples=100", "groups=2"],
+        Bench::Hackbench => &["groups=2", "loops=20"],
+        Bench::Interbench => &["length=3s"],
+    }
+}
+
+/// What the benchmark itself asks for where the workload's default is another.
+fn usual(bench: Bench) -> &'static [&'static str] {
+    match bench {
+        Bench::Hackbench => &["groups=10"],
+        Bench::Wakeup | Bench::Interbench => &[],
+    }
+}
+
+impl Plan {
+    /// Of the command line.
+    pub fn new(args: &BenchArgs) -> Plan {
+        let name = args.bench.name();
+        let builtin = BUILTINS.iter().find(|builtin| builtin.name == name);
+        let builtin = builtin.expect("every benchmark is a built-in workload");
+        let is_parameter = |set: &String| {
+            let key = set.split('=').next().unwrap_or_default();
+            builtin.parameters.iter().any(|(name, ..)| *name == key)
+        };
+        let (given, knobs): (Vec<String>, Vec<String>) = args.set.iter().cloned().partition(is_parameter);
+        let own = if args.quick { quick(args.bench) } else { usual(args.bench) };
+        let parameters: Vec<String> = own.iter().map(|set| (*set).to_owned()).chain(given).collect();
+        let parts = parts(args.bench, &parameters);
+        Plan { parts, knobs, parameters, builtin }
+    }
+
+    /// Value of a parameter.
+    pub fn value(&self, name: &str) -> String {
+        let of = |set: &str| Some(set.strip_prefix(name)?.strip_prefix('=')?.to_owned());
+        let default = self.builtin.parameters.iter().find(|(known, ..)| *known == name);
+        let given = self.parameters.iter().rev().find_map(|set| of(set));
+        given.unwrap_or_else(|| default.map_or("", |(_, value, _)| value).to_owned())
+    }
+}
+
+/// The parts of a benchmark, as names and workloads. Of a parameter that is given twice the last counts.
+fn parts(bench: Bench, parameters: &[String]) -> Vec<(String, String)> {
+    let name = bench.name();
+    let work = |own: &[&str]| {
+        let all = parameters.iter().map(String::as_str).chain(own.iter().copied());
+        format!("{name}:{}", all.collect::<Vec<_>>().join(","))
+    };
+    match bench {
+        Bench::Wakeup => {
+            vec![("rt".to_owned(), work(&["rt=1"])), ("normal".to_owned(), work(&["rt=0"]))]
+        }
+        Bench::Hackbench => vec![(name.to_owned(), work(&[]))],
+        Bench::Interbench => {
+            let part = |(task, load): (&str, &str)| {
+                (format!("{task}/{load}"), work(&[&format!("task={task}"), &format!("load={load}")]))
+            };
+            interbench::pairs(parameters).into_iter().map(part).collect()
+        }
+    }
+}

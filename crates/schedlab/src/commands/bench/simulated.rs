@@ -1,0 +1,136 @@
+//! The simulated arm: every part under every scheduler, on worker threads; results do not depend on how many.
+
+use super::interbench::Frames;
+use super::plan::Plan;
+use super::samples::Wakes;
+use super::{Context, Row, common};
+use crate::args::bench::BenchArgs;
+use crate::failure::Failure;
+use crate::progress;
+use crate::simulator::{SimulatedMachine, explain};
+use schedlab_model::lever::Candidate;
+use schedlab_model::outcome::RunRequest;
+use schedlab_sim::{SimulationResult, TaskAccount};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Every part under every scheduler, in order; those that were made before `interrupted` was raised. `after_each` gets all
+/// that there are so far.
+pub fn rows(
+    args: &BenchArgs,
+    context: Context,
+    interrupted: &Arc<AtomicBool>,
+    after_each: &(dyn Fn(&[Row]) -> Result<(), Failure> + Sync),
+) -> Result<Vec<Row>, Failure> {
+    let plan = Plan::new(args);
+    let parts = &plan.parts;
+    let works: Vec<String> = parts.iter().map(|(_, work)| work.clone()).collect();
+    let prepared = common::prepare(&works, &args.machine, false, 1)?;
+    let candidates = common::candidates(&args.scheduler, &plan.knobs, prepared.pieces[0].machine.kernel)?;
+    let mut machine =
+        SimulatedMachine::new(prepared.pieces, args.jobs, args.duration, Arc::clone(interrupted))
+            .with_watchdog(!args.no_watchdog);
+    for candidate in &candidates {
+        machine.prepare(candidate)?;
+    }
+    let runs: Vec<(usize, &Candidate)> =
+        (0..parts.len()).flat_map(|part| candidates.iter().map(move |candidate| (part, candidate))).collect();
+    let bar = progress::bar(context.quiet, runs.len() as u64, args.bench.name());
+    let work = Work { machine: &machine, parts, runs: &runs, seed: args.seed, interrupted, after_each };
+    let made = work.all(machine.jobs(), || bar.inc(1));
+    bar.finish_and_clear();
+    made
+}
+
+struct Work<'a> {
+    machine: &'a SimulatedMachine,
+    parts: &'a [(String, String)],
+    runs: &'a [(usize, &'a Candidate)],
+    seed: u64,
+    interrupted: &'a AtomicBool,
+    after_each: &'a (dyn Fn(&[Row]) -> Result<(), Failure> + Sync),
+}
+
+/// Rows by the number of their run, and the first failure.
+#[derive(Default)]
+struct Made {
+    rows: Vec<(usize, Row)>,
+    failure: Option<Failure>,
+}
+
+impl Made {
+    fn in_order(&self) -> Vec<Row> {
+        let mut rows = self.rows.clone();
+        rows.sort_by_key(|(run, _)| *run);
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+impl Work<'_> {
+    fn all(&self, jobs: usize, done: impl Fn() + Sync) -> Result<Vec<Row>, Failure> {
+        let (next, made) = (AtomicUsize::new(0), Mutex::new(Made::default()));
+        let work = || {
+            while !self.interrupted.load(Ordering::Relaxed) {
+                let run = next.fetch_add(1, Ordering::Relaxed);
+                let Some((part, candidate)) = self.runs.get(run) else { break };
+                let row = self.row(*part, candidate);
+                let mut made = made.lock().expect("no worker panics while it stores");
+                let kept = row.and_then(|row| {
+                    made.rows.push((run, row));
+                    (self.after_each)(&made.in_order())
+                });
+                if let Err(failure) = kept {
+                    made.failure.get_or_insert(failure);
+                    break;
+                }
+                done();
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..jobs.min(self.runs.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let made = made.into_inner().expect("all workers are done");
+        let rows = made.in_order();
+        made.failure.map_or(Ok(rows), Err)
+    }
+
+    fn row(&self, part: usize, candidate: &Candidate) -> Result<Row, Failure> {
+        let request = RunRequest { candidate, work: part, seed: self.seed, cost_seed: None };
+        let part = &self.parts[part].0;
+        let mut wakes = Wakes::new(self.interrupted);
+        let mut frames = part.split_once('/').map(|(task, _)| Frames::of(task, self.interrupted));
+        let made = match &mut frames {
+            Some(frames) => self.machine.run_with(&request, frames),
+            None => self.machine.run_with(&request, &mut wakes),
+        };
+        let (outcome, result) = made.map_err(explain)?;
+        let load = load(&result);
+        let mut row = Row::of(part, outcome.obtained);
+        candidate.name.clone_into(&mut row.scheduler);
+        row.duration_ns = result.report.simulated.0;
+        // interbench lasts as long as it is told to, which is no cut.
+        row.cut = outcome.cut && (frames.is_none() || self.interrupted.load(Ordering::Relaxed));
+        row.ended = outcome.scheduler_exit.map(|exit| format!("{}: {}", exit.reason, exit.message));
+        (row.load_cpu_percent, row.load_wait_max_ns) = load;
+        row.context_switches = result.report.context_switches;
+        row.frames = frames.as_ref().map(|frames| frames.counts);
+        row.samples_ns = frames.map_or(wakes.latencies_ns, |frames| frames.latencies_ns);
+        row.waker_error_ns = wakes.waker_error_ns;
+        Ok(row)
+    }
+}
+
+/// What the background had of all CPUs, in per cent, and the longest wait of one of its tasks, in ns.
+fn load(result: &SimulationResult) -> (f64, u64) {
+    let is_load = |account: &&TaskAccount| {
+        let row = result.tasks.get(account.task.0 as usize);
+        !account.task.is_idle() && row.is_some_and(|row| !row.target && row.name != "woken")
+    };
+    let all: u64 = result.accounts.iter().map(|account| account.cpu_time.0).sum();
+    let cpu: u64 = result.accounts.iter().filter(is_load).map(|account| account.cpu_time.0).sum();
+    let wait = result.accounts.iter().filter(is_load).map(|account| account.run_delay_max.0).max();
+    (if all > 0 { 100.0 * cpu as f64 / all as f64 } else { 0.0 }, wait.unwrap_or_default())
+}

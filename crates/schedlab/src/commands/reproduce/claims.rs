@@ -1,0 +1,174 @@
+//! What the slides say, and whether it comes out.
+
+use super::printed::{PLUGSCHED, order};
+use super::{Ours, Row, hackbench_seconds, of_each, wakeup_means};
+use std::fmt::Write;
+
+/// Ratios between schedulers may be so far from the slides'.
+const RATIO_TOLERANCE: f64 = 1.5;
+
+/// The slides' own spread of filtered means of the real-time thread is 1.7.
+const HARDLY_DIFFERS: f64 = 1.7;
+
+/// How much later than the best ingo_ll wakes the ordinary thread, at least; 1830 times on the slides.
+const INGO_LL_AT_LEAST: f64 = 50.0;
+
+/// One of them.
+#[derive(Clone)]
+struct Claim {
+    what: &'static str,
+    holds: bool,
+    found: String,
+}
+
+/// All of them, as lines.
+pub fn all(ours: &Ours) -> String {
+    let claims =
+        [hackbench(ours), wakeups(ours), real_time(ours), outliers(ours), load(ours), desktop(ours)].concat();
+    let holding = claims.iter().filter(|claim| claim.holds).count();
+    let mut out = format!("What the slides say: {holding} of {} come out\n", claims.len());
+    for Claim { what, holds, found } in claims {
+        writeln!(out, "  {} {what}: {found}", if holds { "yes" } else { "NO " }).expect("text grows");
+    }
+    out
+}
+
+fn claim(what: &'static str, holds: bool, found: String) -> Claim {
+    Claim { what, holds, found }
+}
+
+/// The largest factor by which a ratio of ours to the first is off the slides'.
+fn worst_ratio(printed: &[f64], ours: &[f64]) -> f64 {
+    let off = printed.iter().zip(ours).map(|(paper, our)| {
+        let factor = (our / ours[0]) / (paper / printed[0]);
+        factor.max(1.0 / factor)
+    });
+    off.fold(1.0, f64::max)
+}
+
+/// Whether all are numbers and in the slides' order, and what the order is.
+fn same_order(printed: &[f64; 4], ours: &[f64; 4]) -> (bool, String) {
+    let known = ours.iter().all(|value| value.is_finite());
+    (known && order(printed) == order(ours), order(ours).join(" < "))
+}
+
+fn spread(values: &[f64; 4]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max) / values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn hackbench(ours: &Ours) -> Vec<Claim> {
+    let (printed, seconds) = (PLUGSCHED.each_ref().map(|paper| paper.hackbench_s), hackbench_seconds(ours));
+    let (holds, found) = same_order(&printed, &seconds);
+    let off = worst_ratio(&printed, &seconds);
+    vec![
+        claim("order in hackbench, fastest first", holds, found),
+        claim("ratios in hackbench, within 1.5", off <= RATIO_TOLERANCE, format!("off by {off:.2}")),
+    ]
+}
+
+fn wakeups(ours: &Ours) -> Vec<Claim> {
+    let printed = PLUGSCHED.each_ref().map(|paper| paper.normal[1][0]);
+    let means = wakeup_means(ours, "normal", true);
+    let (holds, found) = same_order(&printed, &means);
+    let best = means.iter().copied().fold(f64::INFINITY, f64::min);
+    // ingo_ll has a goal of its own.
+    let others = |all: &[f64; 4]| [all[0], all[2], all[3]];
+    let off = worst_ratio(&others(&printed), &others(&means));
+    vec![
+        claim("order of wake-ups of the ordinary thread (filtered means)", holds, found),
+        claim(
+            "ratios of these within 1.5, but ingo_ll's",
+            off <= RATIO_TOLERANCE,
+            format!("off by {off:.2}"),
+        ),
+        claim(
+            "ingo_ll wakes the ordinary thread at least 50 times later than the best",
+            means[1] >= INGO_LL_AT_LEAST * best,
+            format!("{:.0} times", means[1] / best),
+        ),
+        claim(
+            "ingosched wakes the ordinary thread several times later than nicksched and staircase",
+            means[0] >= 3.0 * means[2].max(means[3]),
+            format!("{:.1} and {:.1} times", means[0] / means[2], means[0] / means[3]),
+        ),
+    ]
+}
+
+fn real_time(ours: &Ours) -> Vec<Claim> {
+    let means = wakeup_means(ours, "rt", true);
+    let longest = of_each(&ours.wakeup, "rt", |row| row.summary(true).map(|s| s.max as f64 / 1e3));
+    let longest = longest.iter().copied().fold(0.0, f64::max);
+    let nicksched = means[2] / wakeup_means(ours, "normal", true)[2];
+    vec![
+        claim(
+            "real-time wake-ups hardly differ (a factor of 1.7 on the slides)",
+            spread(&means) <= HARDLY_DIFFERS,
+            format!("a factor of {:.2}", spread(&means)),
+        ),
+        claim(
+            "a real-time thread answers within 1 ms (filtered; 1092 us on the slides themselves)",
+            longest <= 1_000.0,
+            format!("{longest:.0} us at most"),
+        ),
+        claim(
+            "nicksched: real-time is worse than ordinary (the slides compare raw with filtered; like for like it is not)",
+            nicksched > 1.05,
+            format!("{nicksched:.2} times, filtered both"),
+        ),
+    ]
+}
+
+fn outliers(ours: &Ours) -> Vec<Claim> {
+    let cut = |row: &Row| Some(row.summary(false)?.count as f64 - row.summary(true)?.count as f64);
+    let all = [of_each(&ours.wakeup, "rt", cut), of_each(&ours.wakeup, "normal", cut)].concat();
+    let list = all.iter().map(|count| format!("{count:.0}")).collect::<Vec<_>>().join(", ");
+    let some = all.iter().all(|count| (1.0..=4.0).contains(count));
+    vec![claim("one to four of 1000 samples are far off, under each", some, format!("filtered: {list}"))]
+}
+
+/// How the load fares beside the benchmark: its part of the CPU, and the longest wait of one of its tasks.
+fn load(ours: &Ours) -> Vec<Claim> {
+    let share = of_each(&ours.wakeup, "normal", |row| Some(row.load_cpu_percent));
+    let wait = of_each(&ours.wakeup, "normal", |row| Some(row.load_wait_max_ns as f64 / 1e9));
+    let shares = share.map(|percent| format!("{percent:.0} %")).join(", ");
+    let waits = wait.map(|seconds| format!("{seconds:.1} s")).join(", ");
+    vec![claim(
+        "nicksched leaves the load hardly any CPU",
+        share[2] < share[0] / 2.0,
+        format!(
+            "load's part {shares}; longest wait of one of its tasks {waits} (ingosched, ingo_ll, nicksched, staircase)"
+        ),
+    )]
+}
+
+fn desktop(ours: &Ours) -> Vec<Claim> {
+    let mean = |row: &Row| row.summary(false).map(|summary| summary.mean / 1e6);
+    let beside_x = of_each(&ours.interbench, "video/x", mean);
+    let real_time = of_each(&ours.interbench_rt, "video/x", mean);
+    let met = |load: &str| {
+        of_each(&ours.interbench, load, |row| row.frames.and_then(|frames| frames.deadlines_met_percent()))
+    };
+    let [write, read, burn] = ["video/write", "video/read", "video/burn"].map(met);
+    let least = write.iter().chain(&read).copied().fold(f64::INFINITY, f64::min);
+    let ms = |values: [f64; 4]| values.map(|value| format!("{value:.3}")).join(", ");
+    vec![
+        claim(
+            "interbench: staircase has the least latency of the video beside X",
+            order(&beside_x)[0] == "staircase",
+            format!("{} ms", ms(beside_x)),
+        ),
+        claim(
+            "interbench: real-time latencies of the video beside X hardly differ",
+            spread(&real_time) <= HARDLY_DIFFERS,
+            format!("{} ms", ms(real_time)),
+        ),
+        claim(
+            "interbench: deadlines of the video are met beside disk loads, too",
+            least >= 95.0,
+            format!(
+                "at least {least:.1} %; beside burn {} %",
+                burn.map(|value| format!("{value:.0}")).join(", ")
+            ),
+        ),
+    ]
+}

@@ -1,0 +1,198 @@
+//! The benchmarks as a user would run them: simulated, on this machine where it permits, and what is refused.
+
+mod support;
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use support::{BINARY, can_record, is_root, run, run_in, scratch};
+
+const FOUR: [&str; 4] = ["ingosched", "ingo_ll", "nicksched", "staircase"];
+
+fn rows(value: &Value) -> &Vec<Value> {
+    value["rows"].as_array().expect("rows")
+}
+
+fn count(row: &Value, list: &str) -> usize {
+    row[list].as_array().expect(list).len()
+}
+
+/// Every broadcast is answered, under each of the four and the kernel's own, whether the thread is real-time or not.
+#[test]
+fn wakeup_has_all_its_samples_and_does_not_depend_on_threads() {
+    let schedulers = format!("fair,{}", FOUR.join(","));
+    let arguments = ["bench", "wakeup", "--quick", "--machine", "paper-plugsched", "--no-watchdog", "-q"];
+    let all = |jobs: &str| {
+        let own = ["--scheduler", &schedulers, "--set", "settle=100ms", "--jobs", jobs, "--json", "-"];
+        run(&[&arguments[..], &own].concat()).done().json()
+    };
+    let (one, two) = (all("1"), all("2"));
+    assert_eq!(one["rows"], two["rows"]);
+    assert_eq!(rows(&one).len(), 10);
+    for row in rows(&one) {
+        assert_eq!((count(row, "samples_ns"), &row["cut"]), (100, &Value::Bool(false)), "{row}");
+        assert!(row["ended"].is_null() && count(row, "waker_error_ns") >= 100, "{row}");
+    }
+}
+
+/// A scheduler without any preference lets the ordinary thread wait for the load, and the real-time one not.
+#[test]
+fn a_real_time_thread_does_not_wait_for_the_load() {
+    let arguments = ["bench", "wakeup", "--quick", "--cpus", "1", "-s", "fifo", "-q", "--json", "-"];
+    let value = run(&arguments).done().json();
+    let mean = |part: &str| {
+        let row = rows(&value).iter().find(|row| row["part"] == part).expect(part);
+        let samples: Vec<u64> = serde_json::from_value(row["samples_ns"].clone()).expect("samples");
+        samples.iter().sum::<u64>() / samples.len() as u64
+    };
+    assert!(mean("rt") < 50_000 && mean("normal") > 20 * mean("rt"), "{} {}", mean("rt"), mean("normal"));
+}
+
+#[test]
+fn hackbench_takes_longer_with_more_groups() {
+    let seconds = |groups: &str| {
+        let own = ["--cpus", "2", "--set", groups, "--set", "loops=10", "-q", "--json", "-"];
+        let value = run(&[&["bench", "hackbench"][..], &own].concat()).done().json();
+        rows(&value)[0]["duration_ns"].as_u64().expect("ns")
+    };
+    let (one, four) = (seconds("groups=1"), seconds("groups=4"));
+    assert!(four > 3 * one && four < 6 * one, "{one} {four}");
+}
+
+#[test]
+fn interbench_meets_every_deadline_without_load_and_few_beside_four_hogs() {
+    let own = ["--set", "task=video", "--cpus", "1", "-s", "fair,fifo", "--quick", "-q", "--json", "-"];
+    let value = run(&[&["bench", "interbench"][..], &own].concat()).done().json();
+    let frames = |scheduler: &str, part: &str| {
+        let row = rows(&value).iter().find(|row| row["part"] == part && row["scheduler"] == scheduler);
+        let frames = &row.expect(part)["frames"];
+        let number = |name: &str| frames[name].as_u64().expect("a number");
+        (number("deadlines_met"), number("deadlines_missed"))
+    };
+    // 3 s of frames of 16.666 ms.
+    for scheduler in ["fair", "fifo"] {
+        let (met, missed) = frames(scheduler, "video/none");
+        assert!((178..=180).contains(&met) && missed == 0, "{scheduler}: {met} {missed}");
+    }
+    // 40 % of a CPU are more than the fifth that five tasks share, so most frames come late.
+    let (met, missed) = frames("fair", "video/burn");
+    assert!(missed > 10 * met && missed > 50, "{met} {missed}");
+    let table = run(&[&["bench", "interbench"][..], &own[..8]].concat()).done().out;
+    for text in ["% desired CPU", "true SD", "Memload is left out"] {
+        assert!(table.contains(text), "{table}");
+    }
+}
+
+#[test]
+fn bad_settings_are_named() {
+    let refused = run(&["bench", "wakeup", "--set", "period=never"]).refused(2, &["period=never"]);
+    assert!(refused.out.is_empty());
+    run(&["bench", "wakeup", "--set", "colour=red"]).refused(2, &["colour"]);
+    run(&["bench", "interbench", "--set", "load=memload"]).refused(2, &["memload", "none, video, x, burn"]);
+    run(&["bench", "wakeup", "--live", "--cpus", "2"]).refused(2, &["--live", "--cpus"]);
+}
+
+/// Ctrl-C keeps what there is: the run that is under way as far as it came.
+#[test]
+fn an_interrupted_benchmark_keeps_its_samples() {
+    let directory = scratch("bench-interrupted");
+    let file = directory.join("samples.json");
+    let arguments = ["bench", "wakeup", "--cpus", "1", "--jobs", "1", "-q", "--set", "samples=1000000"];
+    let mut child = Command::new(BINARY)
+        .args(arguments)
+        .arg("--json")
+        .arg(&file)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("starts");
+    std::thread::sleep(Duration::from_secs(3));
+    interrupt(child.id());
+    let began = Instant::now();
+    let status = child.wait().expect("ends");
+    assert_eq!(status.code(), Some(130));
+    assert!(began.elapsed() < Duration::from_secs(20));
+    let value: Value = serde_json::from_slice(&std::fs::read(&file).expect("kept")).expect("whole");
+    let row = &rows(&value)[0];
+    assert!(row["cut"] == true && count(row, "samples_ns") > 10, "{} samples", count(row, "samples_ns"));
+}
+
+fn interrupt(pid: u32) {
+    let status = Command::new("kill").args(["-INT", &pid.to_string()]).status();
+    assert!(status.expect("kill runs").success());
+}
+
+#[test]
+fn reproduce_prints_our_numbers_beside_the_papers() {
+    let directory = scratch("bench-reproduce");
+    let ended =
+        run_in(&directory, &["reproduce", "plugsched-2006", "--quick", "-q", "--json", "all.json"]).done();
+    for text in ["38.620", "78.689", "212868.76", "video beside X", "What the slides say"] {
+        assert!(ended.out.contains(text), "{text}: {}", ended.out);
+    }
+    let text = std::fs::read(directory.join("all.json")).expect("written");
+    let value: Value = serde_json::from_slice(&text).expect("JSON");
+    let wakeup = value["wakeup"].as_array().expect("rows");
+    assert!(wakeup.len() == 8 && wakeup.iter().all(|row| count(row, "samples_ns") == 100));
+    assert_eq!(value["hackbench"].as_array().map(Vec::len), Some(4));
+}
+
+/// As root without CAP_SYS_NICE, which a container may be.
+#[test]
+fn without_real_time_it_is_the_machine_that_cannot() {
+    if !can_record() || !Path::new("/usr/bin/setpriv").exists() {
+        return;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_nice", BINARY, "bench", "wakeup", "--live", "--quick", "-q"]);
+    let ended = support::Ended::of(command.output().expect("runs"));
+    ended.refused(3, &["real-time need root"]);
+}
+
+#[test]
+fn wakeup_is_measured_on_this_machine() {
+    if !can_record() {
+        return;
+    }
+    let own = ["--live", "--quick", "--set", "groups=1", "-q", "--json", "-"];
+    let value = run(&[&["bench", "wakeup"][..], &own].concat()).done().json();
+    assert_eq!(rows(&value).len(), 2);
+    for row in rows(&value) {
+        // A broadcast that another interrupt's switch hides is no sample.
+        assert!((95..=100).contains(&count(row, "samples_ns")), "{row}");
+        assert!(row["obtained"] == "measured_here" && count(row, "waker_error_ns") >= 95, "{row}");
+    }
+}
+
+#[test]
+fn interbench_is_measured_on_this_machine() {
+    if !can_record() {
+        return;
+    }
+    let own = ["--live", "--quick", "--set", "task=audio", "--set", "load=none", "-q", "--json", "-"];
+    let value = run(&[&["bench", "interbench"][..], &own].concat()).done().json();
+    let frames = &rows(&value)[0]["frames"];
+    let all = ["deadlines_met", "deadlines_missed"].map(|name| frames[name].as_u64().expect("a number"));
+    // 3 s of frames of 50 ms; a busy host may cost some.
+    assert!(all[0] >= 40 && all[0] + all[1] <= 60, "{frames}");
+}
+
+#[test]
+fn hackbench_live_is_the_program_or_says_how_to_get_it() {
+    let ended = run(&["bench", "hackbench", "--live", "--quick", "-q", "--json", "-"]);
+    let is_there = std::env::var("PATH")
+        .unwrap_or_default()
+        .split(':')
+        .any(|directory| Path::new(directory).join("hackbench").exists());
+    if is_there {
+        let value = ended.done().json();
+        assert!(rows(&value)[0]["duration_ns"].as_u64().expect("ns") > 100_000, "{value}");
+    } else {
+        ended.refused(3, &["apt install rt-tests", "--model"]);
+    }
+    if is_root() && can_record() {
+        let own = ["--live", "--model", "--quick", "-q", "--json", "-"];
+        let value = run(&[&["bench", "hackbench"][..], &own].concat()).done().json();
+        assert!(rows(&value)[0]["duration_ns"].as_u64().expect("ns") > 1_000_000, "{value}");
+    }
+}
