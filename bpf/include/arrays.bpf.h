@@ -17,6 +17,7 @@
 #define SCHEDLAB_ARRAYS_BPF_H
 
 #include "placement.bpf.h"
+#include "entity.bpf.h"
 
 #define NS_PER_S 1000000000ULL
 
@@ -52,44 +53,6 @@ enum place {
 	PLACE_TAIL = 1,
 };
 
-/* Why a priority changed. */
-enum cause {
-	CAUSE_NONE,
-	CAUSE_SLEPT,
-	CAUSE_WAITED,
-	CAUSE_RAN,
-	CAUSE_FORKED,
-	CAUSE_BORN,
-	CAUSE_YIELDED,
-	CAUSE_NICE,
-};
-
-/* What every scheduler of this family keeps of a task. */
-struct entity {
-	/* When it last woke, began or stopped running. */
-	u64 since;
-	/* Dynamic priority, and that of its nice value. */
-	u32 prio;
-	u32 static_prio;
-	/* Jiffies left. */
-	u32 slice;
-	/* In the expired array, and where in its level. */
-	u8 expired;
-	u8 place;
-	/* Who forked it, 0 if that was before our time, and when that task began: a number may be another's by now. */
-	s32 parent_pid;
-	u64 parent_start;
-	/* Has never been queued. */
-	u8 is_new;
-	/* Its waker said that it is about to sleep. */
-	u8 sync;
-	/* It was woken while its waker's CPU idled: by a device or a timer. */
-	u8 woken_by_interrupt;
-	/* Runs in front of its parent, with the parent's priority. */
-	u8 before_parent;
-	u8 nice_changed;
-};
-
 /* A CPU's run queue beside its dispatch queue, whose number is that of the CPU. */
 struct runqueue {
 	/* Number of the active array. */
@@ -111,17 +74,6 @@ struct runqueue {
 };
 
 static struct runqueue runqueues[CPUS_MAX];
-
-/* One change of a dynamic priority. */
-struct change {
-	u64 time;
-	s32 pid;
-	u8 before;
-	u8 after;
-	/* enum cause. */
-	u8 cause;
-	u8 unused;
-};
 
 #define CHANGES_MAX 8192
 /* The last changes while log_changes is set, in turn, and how many there were in all. */

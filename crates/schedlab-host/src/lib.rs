@@ -15,4 +15,5 @@ pub mod machine;
 pub mod player;
 mod process;
 pub mod record;
+pub mod top;
 pub mod vm;

@@ -16,6 +16,7 @@ pub mod outcome;
 pub mod policy;
 pub mod recording;
 pub mod rng;
+pub mod tasks_now;
 pub mod time;
 pub mod timeline;
 pub mod topology;

@@ -18,6 +18,7 @@ pub mod result;
 pub mod samples;
 pub mod text;
 pub mod timeline;
+pub mod top;
 pub mod triage;
 pub mod units;
 

@@ -81,6 +81,8 @@ pub enum Command {
     Stop(live::UndoArgs),
     /// Who runs which scheduler on this machine, since when, with which knobs
     Status(live::StatusArgs),
+    /// Watch tasks by rank, priority, slice and run delay, and the run queues of CPUs, on any scheduler
+    Top(live::TopArgs),
     /// Undo whatever a command that was killed has left changed
     Restore(live::UndoArgs),
     /// Hold a scheduler: what `start` runs in the background

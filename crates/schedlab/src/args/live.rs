@@ -36,6 +36,8 @@ pub struct GuardChoice {
   sudo schedlab run vtime -- make -j8                 the machine under vtime while make runs
   sudo schedlab run vtime --only-command -- ./server  only the command's tasks; the others stay where they are
   sudo schedlab run fifo --set slice_ns=2ms --p99 20ms -- ./bench
+  sudo schedlab run staircase --html priorities.html -- ./bench
+                                                      each change of a dynamic priority, with its cause
   sudo schedlab run ./my.bpf.o --trial --rounds 6 -- ./bench
                                                       is the command faster than under the kernel's own?
 
@@ -57,9 +59,18 @@ pub struct RunArgs {
     /// Guards
     #[command(flatten)]
     pub guards: GuardChoice,
+    /// Say what the scheduler's own code costs: runs of each callback, and their time (BPF statistics)
+    #[arg(long, conflicts_with = "trial")]
+    pub cost: bool,
     /// Write what happened as JSON; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+    /// Write a page with the dynamic priority of each task over time (schedulers that log it)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "trial")]
+    pub html: Option<PathBuf>,
+    /// Write the same as a Perfetto trace
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "trial")]
+    pub perfetto: Option<PathBuf>,
     /// Say what would be changed and stop
     #[arg(long)]
     pub dry_run: bool,
@@ -159,6 +170,59 @@ pub struct UndoArgs {
 #[derive(Clone, Debug, Args)]
 pub struct StatusArgs {
     /// Write it as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+}
+
+/// By what `top` sorts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TopSort {
+    /// Who runs sooner first
+    Rank,
+    /// The longest run delay first
+    Delay,
+    /// The largest share of a CPU first
+    Cpu,
+    /// By number
+    Pid,
+}
+
+/// Arguments of `top`.
+#[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  sudo schedlab top                                   q ends it, ? shows the keys
+  sudo schedlab top --sort delay --filter nginx       who of nginx waits longest for a CPU
+  sudo schedlab top --plain --iterations 1 --sort rank
+  sudo schedlab top --json - --interval 100ms --iterations 50 > frames.jsonl
+
+The rank is what the scheduler that runs orders tasks by: the virtual deadline under EEVDF, the virtual time under
+CFS, the priority of real-time tasks, and what a sched_ext scheduler publishes. docs/top.md explains each column.")]
+pub struct TopArgs {
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
+    pub interval: Nanos,
+    /// Sort by this
+    #[arg(long, value_enum, default_value_t = TopSort::Cpu)]
+    pub sort: TopSort,
+    /// Only tasks whose name contains this, or of this number or process
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Only tasks of control groups whose path below /sys/fs/cgroup contains this
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<String>,
+    /// Only tasks that ran or waited in the interval
+    #[arg(long)]
+    pub active: bool,
+    /// Tables of text instead of a screen; so it is where standard output is no terminal
+    #[arg(long)]
+    pub plain: bool,
+    /// End after so many intervals
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterations: Option<u64>,
+    /// Show at most so many tasks [default: 40 as text, all as JSON and on a screen]
+    #[arg(long, value_name = "N")]
+    pub tasks: Option<usize>,
+    /// Write a JSON document a line for each interval instead of text; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
 }

@@ -20,6 +20,7 @@ mod record;
 mod reproduce;
 mod show;
 mod simulate;
+mod top;
 mod vm;
 
 use crate::args::{Cli, Command};
@@ -43,6 +44,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Set(args) => live::set(&args, context),
         Command::Stop(args) => live::stop(&args, context),
         Command::Status(args) => live::status(&args),
+        Command::Top(args) => top::run(&args),
         Command::Restore(args) => live::restore(&args),
         Command::Hold(args) => live::hold(&args),
         Command::Doctor(args) => doctor::run(&args),
