@@ -51,6 +51,83 @@ pub enum Context {
     SoftIrq,
 }
 
+/// Why a scheduler changed a task's dynamic priority; in the order of `enum cause` of bpf/include/entity.bpf.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PriorityCause {
+    /// It came under the scheduler.
+    Enabled,
+    /// It woke after sleep.
+    Slept,
+    /// It ran first after it had waited for a CPU.
+    Waited,
+    /// It ran: a slice or an interval was over.
+    Ran,
+    /// It forked.
+    Forked,
+    /// It was forked.
+    Born,
+    /// It yielded.
+    Yielded,
+    /// Its nice value changed.
+    Nice,
+}
+
+impl PriorityCause {
+    /// Every cause, by the number that schedulers log.
+    pub const ALL: [PriorityCause; 8] = [
+        PriorityCause::Enabled,
+        PriorityCause::Slept,
+        PriorityCause::Waited,
+        PriorityCause::Ran,
+        PriorityCause::Forked,
+        PriorityCause::Born,
+        PriorityCause::Yielded,
+        PriorityCause::Nice,
+    ];
+
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        ["enabled", "slept", "waited", "ran", "forked", "born", "yielded", "nice"][self as usize]
+    }
+}
+
+/// One entry of a scheduler's log of priorities (`struct change` of bpf/include/entity.bpf.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriorityChange {
+    /// On the scheduler's clock.
+    pub time_ns: u64,
+    /// The kernel's number of the task.
+    pub pid: i32,
+    /// The priority it had.
+    pub before: u8,
+    /// The priority it has now.
+    pub after: u8,
+    /// Why.
+    pub cause: PriorityCause,
+}
+
+/// Bytes of an entry.
+pub const PRIORITY_CHANGE_BYTES: usize = 16;
+
+/// The entries of the log since `read` of `count` were read, oldest first, and how many were lost since: `log` holds the
+/// last ones in turn.
+pub fn priority_changes(log: &[u8], read: u64, count: u64) -> (Vec<PriorityChange>, u64) {
+    let slots = (log.len() / PRIORITY_CHANGE_BYTES) as u64;
+    let first = read.max(count.saturating_sub(slots));
+    let entry = |number: u64| {
+        let at = (number % slots) as usize * PRIORITY_CHANGE_BYTES;
+        let bytes = log.get(at..at + PRIORITY_CHANGE_BYTES)?;
+        Some(PriorityChange {
+            time_ns: u64::from_le_bytes(bytes[..8].try_into().ok()?),
+            pid: i32::from_le_bytes(bytes[8..12].try_into().ok()?),
+            before: bytes[12],
+            after: bytes[13],
+            cause: *PriorityCause::ALL.get(usize::from(bytes[14]))?,
+        })
+    };
+    ((first..count).filter_map(entry).collect(), first.saturating_sub(read))
+}
+
 /// Where an interrupt comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum IrqSource {
@@ -245,6 +322,17 @@ pub enum EventKind {
         /// When it had to be done; [`Nanos::MAX`] if it has no deadline.
         deadline: Nanos,
     },
+    /// The scheduler gave the task another dynamic priority. Lower runs sooner.
+    Priority {
+        /// The task.
+        task: TaskId,
+        /// The priority it had.
+        before: u8,
+        /// The priority it has now.
+        after: u8,
+        /// Why.
+        cause: PriorityCause,
+    },
     /// The key the scheduler ranks the task by, at a change. Lower runs sooner.
     Rank {
         /// The task.
@@ -365,5 +453,39 @@ impl<S: EventSink + ?Sized> EventSink for &mut S {
 
     fn events(&mut self, events: &[Event]) {
         (**self).events(events);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_priorities_is_read_in_turn_and_tells_what_it_lost() {
+        const HEADER: &str = include_str!("../../../bpf/include/entity.bpf.h");
+        let listed =
+            HEADER.split("enum cause {").nth(1).and_then(|rest| rest.split('}').next()).expect("causes");
+        let names: Vec<String> = listed
+            .split(',')
+            .filter_map(|line| line.trim().strip_prefix("CAUSE_"))
+            .map(str::to_lowercase)
+            .collect();
+        let own: Vec<&str> = PriorityCause::ALL.iter().map(|cause| cause.name()).collect();
+        assert_eq!(
+            (names[0].as_str(), &names[1..]),
+            ("none", &own.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()[1..])
+        );
+        let entry = |number: u8| {
+            let mut bytes = [0; PRIORITY_CHANGE_BYTES];
+            (bytes[0], bytes[8], bytes[12], bytes[13], bytes[14]) = (number, 7, 120, 115, 1);
+            bytes
+        };
+        // Four slots; entry 4 took the place of entry 0.
+        let log: Vec<u8> = [4, 1, 2, 3].into_iter().flat_map(entry).collect();
+        let (changes, lost) = priority_changes(&log, 0, 5);
+        assert_eq!(changes.iter().map(|change| change.time_ns).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!((lost, changes[0].cause, changes[0].pid), (1, PriorityCause::Slept, 7));
+        assert_eq!(priority_changes(&log, 4, 5).0.len(), 1);
+        assert_eq!(priority_changes(&[], 0, 0), (Vec::new(), 0));
     }
 }

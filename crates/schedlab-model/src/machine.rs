@@ -198,6 +198,32 @@ impl Costs {
         "dsq_lock_remote",
     ];
 
+    /// Nothing costs time: for runs that show a rule and not a machine.
+    pub fn none() -> Costs {
+        let free = Cost::assumed(0, 0);
+        Costs {
+            context_switch: free,
+            wakeup: free,
+            ipi: free,
+            ipi_idle: free,
+            ipi_send: free,
+            idle_exit: free,
+            tick: free,
+            interrupt: free,
+            timer_latency: free,
+            migration_smt: free,
+            migration_cache: free,
+            migration_node: free,
+            migration_remote: free,
+            balance_per_cpu: free,
+            bpf_kilo_instructions: free,
+            ext_callback: free,
+            dsq_lock_cache: free,
+            dsq_lock_node: free,
+            dsq_lock_remote: free,
+        }
+    }
+
     /// All of them, in the order of the simulator's `CostKind`.
     pub fn all(&self) -> [Cost; Costs::COUNT] {
         [

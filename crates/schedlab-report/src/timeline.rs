@@ -1,7 +1,7 @@
 //! What happened when: stays on CPUs, wake-ups, queue lengths and rank keys of one run, in the order of
 //! time. Pictures and traces are made from it; numbers are not ([`crate::metrics`] makes those).
 
-use schedlab_model::event::{Context, Event, EventKind, PrevState};
+use schedlab_model::event::{Context, Event, EventKind, PrevState, PriorityCause};
 use schedlab_model::ids::{CpuId, TaskId};
 use schedlab_model::recording::TaskInfo;
 use schedlab_model::time::Nanos;
@@ -49,6 +49,21 @@ pub struct Point<Id> {
     pub value: i64,
 }
 
+/// A change of a dynamic priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriorityStep {
+    /// When.
+    pub time: Nanos,
+    /// Whose.
+    pub task: TaskId,
+    /// What it was. Lower runs sooner.
+    pub before: u8,
+    /// What it is.
+    pub after: u8,
+    /// Why.
+    pub cause: PriorityCause,
+}
+
 /// A run as pictures need it.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
@@ -66,6 +81,8 @@ pub struct Timeline {
     pub queues: Vec<Point<CpuId>>,
     /// Rank keys as the scheduler published them: lower runs sooner.
     pub ranks: Vec<Point<TaskId>>,
+    /// Changes of dynamic priority, if the scheduler logged them.
+    pub priorities: Vec<PriorityStep>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -130,6 +147,10 @@ impl Builder {
             EventKind::Rank { task, key } => {
                 self.task(task);
                 self.timeline.ranks.push(Point { time, of: task, value: key });
+            }
+            EventKind::Priority { task, before, after, cause } => {
+                self.task(task);
+                self.timeline.priorities.push(PriorityStep { time, task, before, after, cause });
             }
             EventKind::Fork { parent, child } if child.index() >= self.timeline.names.len() => {
                 let name = self.timeline.name(parent).to_owned();

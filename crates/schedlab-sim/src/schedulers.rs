@@ -111,6 +111,7 @@ impl Simulation {
     /// If the scheduler has claimed its exit, takes it out; attaches it anew if it asks for that.
     #[cold]
     pub(crate) fn end_scheduler(&mut self) {
+        self.take_priorities();
         let Some(exit) = self.core.ext.take_exit() else { return };
         self.core.disable_ext();
         let wants = exit.code & SCX_ECODE_ACT_RESTART != 0 && EXITS_WITH_CODES.contains(&exit.kind);

@@ -170,6 +170,7 @@ impl Simulation {
             sink.task(TaskId(self.told as u32), &self.table[self.told]);
             self.told += 1;
         }
+        self.take_priorities();
         self.core.k.trace.drain(|events| sink.events(events));
     }
 

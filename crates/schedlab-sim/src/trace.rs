@@ -54,6 +54,14 @@ impl Trace {
         self.buffer.push(Event { time: Nanos(now), cpu, kind: make() });
     }
 
+    /// Puts events that only detailed sinks see among those not handed over yet, each after what happened by then.
+    pub(crate) fn insert_detail(&mut self, events: impl Iterator<Item = Event>) {
+        for event in events {
+            let at = self.buffer.partition_point(|known| known.time <= event.time);
+            self.buffer.insert(at, event);
+        }
+    }
+
     /// Emits a switch.
     #[inline]
     pub(crate) fn switch(&mut self, now: u64, cpu: CpuId, prev: TaskId, prev_state: PrevState, next: TaskId) {

@@ -112,6 +112,13 @@ impl SimulatedMachine {
         (!all.is_empty()).then(|| format!("schedulers change during the run: {}", all.join(", ")))
     }
 
+    /// Whether a prepared object has a knob of this name.
+    pub fn has_knob(&self, choice: &SchedulerChoice, name: &str) -> bool {
+        let SchedulerChoice::Object(object) = choice else { return false };
+        let prepared = self.schedulers.get(&(object.clone(), 0));
+        prepared.is_some_and(|scheduler| scheduler.knobs().iter().any(|knob| knob.name == name))
+    }
+
     /// The pieces of work.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces

@@ -612,3 +612,60 @@ fn guards_trip_trials_compare_and_all_is_undone() {
     said.says("at the end", &["disabled\n", "lock\n", "code 1"]);
     assert!(!said.of("at the end").contains("journal"));
 }
+
+const WATCHED: &[Step] = &[
+    ("fair", "schedlab top --json - --interval 500ms --iterations 1 --sort rank"),
+    (
+        "levels",
+        "schedlab -q run ingosched -- sh -c 'nice -n 5 sh -c \"while :; do :; done\" & sleep 2; \
+         schedlab top --json - --interval 1s --iterations 1 --sort cpu; kill $!'",
+    ),
+    (
+        "virtual time",
+        "schedlab -q run vtime --set slice_ns=7ms -- schedlab top --json - --interval 500ms --iterations 1",
+    ),
+    (
+        "pictures",
+        "schedlab run staircase --html /tmp/page.html --perfetto /tmp/trace --cost --json /tmp/run -- \
+         sh -c 'sleep 0.3; sleep 0.3; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; nice -n 10 true'; \
+         echo; grep -o '[0-9]* changes of [0-9]* tasks' /tmp/page.html; grep -o 'woke after sleep' /tmp/page.html | wc -l; \
+         grep -o 'slice or interval over' /tmp/page.html | wc -l; wc -c < /tmp/trace",
+    ),
+    ("costs", "cat /tmp/run"),
+    ("no log", "schedlab run vtime --html /tmp/none -- true; ls /tmp/none"),
+];
+
+#[test]
+fn a_live_scheduler_is_watched() {
+    let said = steps(180, WATCHED);
+    let fair = said.json("fair");
+    assert_eq!((&fair["scheduler"], &fair["cpus"][0]["cpu"]), (&Value::from("fair"), &Value::from(0)));
+    let ranks = |document: &Value| -> BTreeSet<String> {
+        let tasks = document["tasks"].as_array().expect("tasks");
+        tasks.iter().filter_map(|task| task["rank"]["by"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(ranks(&fair), ["eevdf".to_owned(), "rt".to_owned()].into());
+    let levels = said.json("levels");
+    assert_eq!(levels["scheduler"], "ingosched");
+    assert!(ranks(&levels).contains("level"), "{:?}", ranks(&levels));
+    let tasks = levels["tasks"].as_array().expect("tasks");
+    let hog = tasks.iter().find(|task| task["nice"] == 5 && task["cpu_share"].as_f64() > Some(0.3));
+    let hog = hog.unwrap_or_else(|| panic!("a hog at nice 5: {levels}"));
+    // Who never sleeps is below its nice value, by five levels at most, and has 75 ms at most.
+    let level = hog["prio_dynamic"].as_i64().expect("a level");
+    assert!(hog["class"] == "ext" && (126..=130).contains(&level), "{hog}");
+    assert!(hog["slice_left_ns"].as_u64().is_some_and(|left| left <= 75_000_000), "{hog}");
+    let vtime = said.json("virtual time");
+    assert!(vtime["scheduler"] == "vtime" && ranks(&vtime).contains("vtime"), "{:?}", ranks(&vtime));
+    said.says(
+        "pictures",
+        &["Priorities ", " 0 lost", "Cost       staircase_", " of scheduler code, ", "code 0\n"],
+    );
+    let numbers = said.of("pictures").lines().filter_map(|line| line.trim().parse::<u64>().ok());
+    let numbers: Vec<u64> = numbers.collect();
+    assert!(numbers.len() == 3 && numbers[0] > 2 && numbers[1] > 2 && numbers[2] > 1_000, "{numbers:?}");
+    let costs = said.json("costs")["costs"].clone();
+    let names = costs.as_array().expect("costs").iter().filter_map(|cost| cost["name"].as_str());
+    assert!(names.clone().any(|name| name.starts_with("staircase_enque")), "{costs}");
+    said.says("no log", &["logs no changes of priority", "staircase do", "/tmp/none"]);
+}

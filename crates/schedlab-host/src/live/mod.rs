@@ -16,6 +16,7 @@ pub mod exit;
 pub mod hold;
 pub mod journal;
 mod object;
+pub mod priorities;
 pub mod programs;
 pub mod sequence;
 pub mod status;

@@ -5,7 +5,7 @@
 
 use super::wire::{Input, WireError, put_signed, put_varint};
 use crate::cpu_set::CPUS_MAX;
-use crate::event::{Context, Event, EventKind, IrqSource, Operation, PrevState};
+use crate::event::{Context, Event, EventKind, IrqSource, Operation, PrevState, PriorityCause};
 use crate::ids::{ChannelId, CpuId, TaskId};
 use crate::policy::{Nice, Policy};
 use crate::time::Nanos;
@@ -69,6 +69,7 @@ fn tag_and_task(kind: &EventKind) -> (u8, Option<TaskId>) {
         EventKind::AffinityChanged { task, .. } => (17, Some(task)),
         EventKind::SliceChanged { task, .. } => (18, Some(task)),
         EventKind::PriorityLent { task, .. } => (19, Some(task)),
+        EventKind::Priority { task, .. } => (20, Some(task)),
     }
 }
 
@@ -200,6 +201,7 @@ fn put_rest(out: &mut Vec<u8>, kind: &EventKind, now: Nanos) {
             put_time(out, deadline, now);
         }
         EventKind::Rank { key, .. } => put_signed(out, key),
+        EventKind::Priority { before, after, cause, .. } => out.extend([before, after, cause as u8]),
     }
 }
 
@@ -283,6 +285,12 @@ fn get_rest(input: &mut Input<'_>, tag: u8, task: TaskId, now: Nanos) -> Result<
         17 => EventKind::AffinityChanged { task, set: input.varint_u32()? },
         18 => EventKind::SliceChanged { task, slice: Nanos(input.varint()?) },
         19 => EventKind::PriorityLent { task, lender: get_task(input)?, prio: input.byte()? },
+        20 => EventKind::Priority {
+            task,
+            before: input.byte()?,
+            after: input.byte()?,
+            cause: get_listed(input, &PriorityCause::ALL)?,
+        },
         _ => return Err("an unknown kind of event"),
     })
 }
@@ -305,6 +313,7 @@ mod tests {
     fn lists_follow_the_enumerators() {
         OPERATIONS.iter().enumerate().for_each(|(index, &operation)| assert_eq!(operation as usize, index));
         PREV_STATES.iter().enumerate().for_each(|(index, &state)| assert_eq!(state as usize, index));
+        PriorityCause::ALL.iter().enumerate().for_each(|(index, &cause)| assert_eq!(cause as usize, index));
         CONTEXTS.iter().enumerate().for_each(|(index, &context)| assert_eq!(context as usize, index));
     }
 

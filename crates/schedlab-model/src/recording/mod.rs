@@ -183,6 +183,7 @@ impl Recording {
             | EventKind::SliceChanged { task: a, .. }
             | EventKind::TimerExpire { task: a, .. }
             | EventKind::Job { task: a, .. }
+            | EventKind::Priority { task: a, .. }
             | EventKind::Rank { task: a, .. } => task(a),
             EventKind::IrqEnter { .. }
             | EventKind::IrqExit { .. }

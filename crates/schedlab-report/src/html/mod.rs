@@ -5,10 +5,13 @@
 //! are templates/page.html and templates/page.css.
 
 mod distributions;
+mod priorities;
 mod ranking;
 mod svg;
 mod tables;
 mod timeline;
+
+pub use priorities::{LivePriorities, page as live_priorities};
 
 use crate::result::{ResultFile, TimeKind, TriageRecord};
 use crate::text;
@@ -36,6 +39,7 @@ pub fn page(result: &ResultFile, pictures: &[Picture]) -> String {
         result.comparison.as_ref().map(|comparison| ranking::section(result, comparison)),
         distributions::section(result),
         timeline::section(result, pictures),
+        priorities::section(pictures),
         tables::tasks(result),
         tables::fidelity(result),
         Some(tables::how(result)),

@@ -1,9 +1,10 @@
 //! A run as a Perfetto trace: ui.perfetto.dev opens it, trace_processor queries it.
 //!
 //! CPU scheduling goes in as ftrace events, so that `sched_slice` and `thread_state` fill; wake-ups as flows
-//! from an instant on the waker's track to the wakee's next stay; run-queue lengths and rank keys as
-//! counters. Field numbers are those of perfetto's `protos/perfetto/trace/*.proto`.
+//! from an instant on the waker's track to the wakee's next stay; run-queue lengths, rank keys and dynamic
+//! priorities as counters, the cause of each change of priority as an instant beside its counter. Field numbers are those of perfetto's `protos/perfetto/trace/*.proto`.
 
+mod priorities;
 mod proto;
 
 use crate::timeline::Timeline;
@@ -46,12 +47,18 @@ mod field {
         pub const COUNTER: u32 = 8;
     }
     pub mod event {
+        pub const DEBUG_ANNOTATIONS: u32 = 4;
         pub const TYPE: u32 = 9;
         pub const TRACK_UUID: u32 = 11;
         pub const NAME: u32 = 23;
         pub const COUNTER_VALUE: u32 = 30;
         pub const FLOW_IDS: u32 = 47;
         pub const TERMINATING_FLOW_IDS: u32 = 48;
+    }
+    pub mod annotation {
+        pub const UINT_VALUE: u32 = 3;
+        pub const STRING_VALUE: u32 = 6;
+        pub const NAME: u32 = 10;
     }
 }
 
@@ -72,6 +79,8 @@ enum Track {
     Queue(CpuId),
     Rank(TaskId),
     Machine,
+    Priority(TaskId),
+    Causes(TaskId),
 }
 
 impl Track {
@@ -83,6 +92,8 @@ impl Track {
             Track::Queue(cpu) => (4, u64::from(cpu.0)),
             Track::Rank(task) => (5, u64::from(task.0)),
             Track::Machine => (6, 0),
+            Track::Priority(task) => (7, u64::from(task.0)),
+            Track::Causes(task) => (8, u64::from(task.0)),
         };
         0x5c4e_d1ab << 32 | kind << 28 | number
     }
@@ -113,6 +124,7 @@ pub fn trace(input: &TraceInput<'_>) -> Vec<u8> {
     writer.scheduling();
     writer.flows(&timeline);
     writer.counters(&timeline);
+    writer.priorities(&timeline);
     writer.out.into_bytes()
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Attached {
     pub(super) choosing: Option<CpuId>,
     /// Names of tasks (`comm`) and their cgroups.
     pub(super) names: Vec<(String, String)>,
+    /// Entries of the log of priorities that were told.
+    pub(super) priorities_told: u64,
 }
 
 impl Attached {
@@ -57,6 +59,7 @@ impl Attached {
             leaders: BTreeMap::new(),
             choosing: None,
             names: Vec::new(),
+            priorities_told: 0,
         }
     }
 
@@ -772,7 +775,7 @@ fn words(k: &Kernel, task: TaskId) -> Vec<u64> {
 }
 
 /// Number of the first task's pid, after those of the kernel.
-const PID_FIRST: u32 = 1000;
+pub(super) const PID_FIRST: u32 = 1000;
 
 fn facts<'a>(k: &Kernel, task: TaskId, leader: u32, comm: &'a str, allowed: &'a [u64]) -> TaskFacts<'a> {
     let state = k.task(task);

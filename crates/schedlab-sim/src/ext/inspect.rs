@@ -32,7 +32,7 @@ impl Attached {
     }
 
     /// Bytes of a global variable of the object.
-    fn global_bytes(&mut self, name: &str) -> Option<&[u8]> {
+    pub(super) fn global_bytes(&mut self, name: &str) -> Option<&[u8]> {
         let place = self.scheduler.image().locate(name).ok()?;
         let size = u64::from(self.scheduler.image().maps[place.map].value_size);
         let values = self.instance.map_values(place.map);

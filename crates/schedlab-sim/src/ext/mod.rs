@@ -37,6 +37,7 @@ mod machine;
 mod mask;
 mod objects;
 mod order;
+mod priorities;
 mod reenq;
 mod scheduler;
 mod select;

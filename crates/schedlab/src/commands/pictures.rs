@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::simulator::{SimulatedMachine, explain};
-use schedlab_model::lever::Candidate;
+use schedlab_model::lever::{Candidate, Setting};
 use schedlab_model::outcome::RunRequest;
 use schedlab_model::recording::Recording;
 use schedlab_report::html::{self, Picture};
@@ -65,7 +65,22 @@ pub fn trace_of(recording: &Recording) -> Vec<u8> {
     })
 }
 
-fn rerun(machine: &SimulatedMachine, candidate: &Candidate, seed: u64) -> Result<Recording, Failure> {
-    let request = RunRequest { candidate, work: 0, seed, cost_seed: None };
+/// Makes the run again with its events kept. A scheduler that can log its changes of priority does: what that costs it
+/// is the only difference.
+pub fn rerun(machine: &SimulatedMachine, candidate: &Candidate, seed: u64) -> Result<Recording, Failure> {
+    let candidate = logging(machine, candidate);
+    let request = RunRequest { candidate: &candidate, work: 0, seed, cost_seed: None };
     Ok(machine.record(&request).map_err(explain)?.1)
 }
+
+fn logging(machine: &SimulatedMachine, candidate: &Candidate) -> Candidate {
+    let mut candidate = candidate.clone();
+    let names = |setting: &Setting| matches!(setting, Setting::Knob { name, .. } if name == LOG);
+    if machine.has_knob(&candidate.scheduler, LOG) && !candidate.settings.iter().any(names) {
+        candidate.settings.push(Setting::Knob { name: LOG.to_owned(), value: 1 });
+    }
+    candidate
+}
+
+/// The knob of the schedulers of 2006 that makes them log.
+pub const LOG: &str = "log_changes";

@@ -95,15 +95,14 @@ fn simulate_all(
 ) -> Result<Vec<RunOutcome>, Failure> {
     let spinner = crate::progress::spinner(context.quiet, format!("simulating {}", args.work));
     let bare = machine.run_bare(&requests[0]).map_err(explain)?;
-    if args.record.is_some() || args.out.perfetto.is_some() {
+    if let Some(path) = &args.record {
         let (_, recording) = machine.record(&requests[0]).map_err(explain)?;
-        if let Some(path) = &args.record {
-            let bytes = schedlab_model::recording::codec::encode(&recording).map_err(Failure::input)?;
-            write_file(path, &bytes)?;
-        }
-        if let Some(path) = &args.out.perfetto {
-            write_file(path, &pictures::trace_of(&recording))?;
-        }
+        let bytes = schedlab_model::recording::codec::encode(&recording).map_err(Failure::input)?;
+        write_file(path, &bytes)?;
+    }
+    if let Some(path) = &args.out.perfetto {
+        let recording = pictures::rerun(machine, requests[0].candidate, requests[0].seed)?;
+        write_file(path, &pictures::trace_of(&recording))?;
     }
     let outcomes = machine.run_all(requests).into_iter().collect::<Result<Vec<_>, _>>();
     spinner.finish_and_clear();

@@ -5,6 +5,7 @@
 //! others ask ([`asks`]). What holds, journals and guards is [`schedlab_host::live`].
 
 mod asks;
+mod priorities;
 mod run;
 mod start;
 mod trial;

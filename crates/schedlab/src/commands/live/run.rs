@@ -6,7 +6,8 @@
 use super::super::Context;
 use super::super::common::interrupt_flag;
 use super::{
-    directory, failure, guards_of, is_partial, load_of, own_command, print_plan, stopped, trial, words,
+    directory, failure, guards_of, is_partial, load_of, own_command, print_plan, priorities, stopped, trial,
+    words,
 };
 use crate::args::live::RunArgs;
 use crate::failure::Failure;
@@ -17,6 +18,9 @@ use schedlab_host::live::command::{self, Work};
 use schedlab_host::live::control::{Answer, Load, send};
 use schedlab_host::live::hold::{End, HOLDING, Holder, Wake};
 use schedlab_host::live::journal::Owner;
+use schedlab_host::live::priorities::PriorityLog;
+use schedlab_host::live::programs::{Counting, RunningProgram, RunningPrograms};
+use schedlab_host::live::status::KernelStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,7 +28,10 @@ use std::time::{Duration, Instant};
 /// Runs the command.
 pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
     let scope = if args.only_command { Scope::WhoAsks } else { Scope::AsDeclared };
-    let load = load_of(&args.scheduler, scope)?;
+    let mut load = load_of(&args.scheduler, scope)?;
+    if priorities::are_wanted(args) {
+        priorities::prepare(&mut load)?;
+    }
     let partial = is_partial(&load)?;
     command::find(&args.command[0]).map_err(failure)?;
     if args.dry_run {
@@ -57,15 +64,18 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
     }
     say(&words::runs(&held, &taken));
     let began = Instant::now();
+    let mut looks = Looks::begin(args, &load)?;
     let Watched { code, end, early, trip, interrupted, undone } =
-        watch(&mut holder, args, partial, &interrupted, &say)?;
+        watch(&mut holder, args, partial, &mut looks, &interrupted, &say)?;
+    say(&looks.pictures(args, &load)?);
+    say(&looks.cost_words(began.elapsed()));
     let not_undone = undone.as_ref().err().map(Failure::to_string);
     let undone_now = undone.as_deref().unwrap_or_default();
     say(&end.as_ref().map_or(String::new(), words::end));
     say(&words::undone(undone_now));
     let value = serde_json::json!({"scheduler": load.name, "knobs": held.knobs, "partial": partial,
         "taken": taken, "wall_s": began.elapsed().as_secs_f64(), "code": code, "trip": trip,
-        "end": end, "undone": undone_now, "not_undone": not_undone});
+        "end": end, "undone": undone_now, "not_undone": not_undone, "costs": looks.costs});
     write_json(args.json.as_deref(), &value)?;
     undone?;
     if interrupted {
@@ -76,6 +86,55 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
         (None, Some(end)) => Err(Failure::AnswerIsNo(format!("{} did not last: {}", load.name, end.words()))),
         (None, None) if code != 0 => Err(Failure::Command(code)),
         (None, None) => Ok(()),
+    }
+}
+
+/// What is looked at besides while the scheduler runs.
+struct Looks {
+    log: Option<PriorityLog>,
+    /// The scheduler's name, while the kernel counts what its programs cost.
+    counting: Option<(String, Counting)>,
+    /// What they have cost, as last seen.
+    costs: Vec<RunningProgram>,
+    looked: Instant,
+}
+
+/// How often costs are read: the programs are gone as soon as the scheduler is.
+const COSTS_EVERY: Duration = Duration::from_millis(200);
+
+impl Looks {
+    fn begin(args: &RunArgs, load: &Load) -> Result<Looks, Failure> {
+        let name = KernelStatus::read().map_err(failure)?.scheduler;
+        let log = priorities::are_wanted(args).then(|| PriorityLog::of(&name, &load.object)).flatten();
+        let counting = args.cost.then(Counting::start).transpose().map_err(failure)?;
+        let counting = counting.map(|counting| (name, counting));
+        Ok(Looks { log, counting, costs: Vec::new(), looked: Instant::now() })
+    }
+
+    fn look(&mut self, command: u32) {
+        if let Some(log) = &mut self.log {
+            log.poll(command);
+        }
+        if self.counting.is_some() && self.looked.elapsed() >= COSTS_EVERY {
+            self.read_costs();
+        }
+    }
+
+    fn read_costs(&mut self) {
+        let Some((name, _)) = &self.counting else { return };
+        let costs = RunningPrograms::find(name).costs();
+        if !costs.is_empty() {
+            self.costs = costs;
+        }
+        self.looked = Instant::now();
+    }
+
+    fn pictures(&self, args: &RunArgs, load: &Load) -> Result<String, Failure> {
+        self.log.as_ref().map_or(Ok(String::new()), |log| priorities::write(args, load, log))
+    }
+
+    fn cost_words(&self, wall: Duration) -> String {
+        if self.counting.is_some() { words::costs(&self.costs, wall) } else { String::new() }
     }
 }
 
@@ -122,6 +181,7 @@ fn watch(
     holder: &mut Holder,
     args: &RunArgs,
     partial: bool,
+    looks: &mut Looks,
     interrupted: &Arc<AtomicBool>,
     say: &dyn Fn(&str),
 ) -> Result<Watched, Failure> {
@@ -130,13 +190,17 @@ fn watch(
     let length = args.guards.canary.map(|length| Duration::from_nanos(length.0));
     let mut work = holder.start(&args.command, partial).map_err(failure)?;
     holder.phase(HOLDING);
-    let began = Instant::now();
+    let (began, command) = (Instant::now(), work.pid());
     let wake = holder.serve(work.descriptor(), || {
+        looks.look(command);
         let is_on = length.is_none_or(|length| began.elapsed() < length);
         let trip = canary.as_ref().filter(|_| is_on).and_then(|canary| canary.check(&guards, false));
         trip.map(Seen::Tripped).or_else(|| work.ended().map(Seen::Ended))
     });
     drop(canary);
+    // The last look: what the scheduler keeps goes with it.
+    looks.look(command);
+    looks.read_costs();
     let (end, undone) = holder.release();
     let undone = undone.map_err(|error| failure(error.into()));
     let mut watched = Watched { code: 0, end, early: false, trip: None, interrupted: false, undone };

@@ -5,7 +5,10 @@ use schedlab_host::live::control::{Held, Load, Probed, Taken};
 use schedlab_host::live::dump::Waiting;
 use schedlab_host::live::hold::End;
 use schedlab_host::live::journal::Repaired;
+use schedlab_host::live::programs::RunningProgram;
+use schedlab_model::Nanos;
 use schedlab_report::units;
+use std::time::Duration;
 
 /// Tasks of a dump that are named: those that waited longest.
 const WAITING_SHOWN: usize = 5;
@@ -35,6 +38,23 @@ pub fn runs(held: &Held, taken: &Taken) -> String {
         text += &format!("Knob       {name} = {value}\n");
     }
     text + &format!("Took       {load} to load, {enable} to enable\n")
+}
+
+/// What the scheduler's own programs cost, the dearest first.
+pub fn costs(costs: &[RunningProgram], wall: Duration) -> String {
+    let all: u64 = costs.iter().map(|cost| cost.run_time.0).sum();
+    let mut text = String::new();
+    for cost in costs.iter().filter(|cost| cost.runs > 0) {
+        let each = cost.run_time.0 as f64 / cost.runs as f64;
+        text += &format!(
+            "Cost       {:<15} {:>10} runs of {each:.0} ns, {} in all\n",
+            cost.name,
+            units::grouped(cost.runs as i64),
+            cost.run_time
+        );
+    }
+    let share = all as f64 / wall.as_nanos().max(1) as f64;
+    text + &format!("Cost       {} of scheduler code, {} of one CPU\n", Nanos(all), units::percent(share, 2))
 }
 
 /// How a probation went.
