@@ -181,11 +181,12 @@ pub(crate) fn call_long(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) {
     let Some(program) = host.programs[op as usize] else { return };
     host.callbacks += 1;
     let outer = std::mem::replace(&mut host.call, CallState { op: Some(op), ..CallState::NONE });
-    if host.trace.is_some() {
-        super::trace::record(cx, op, arguments);
-    }
+    let at = host.trace.is_some().then(|| super::trace::record(cx, op, arguments));
     let result = cx.call(program as usize, arguments);
     cx.host().call = outer;
+    if let Some(at) = at {
+        super::trace::returned(cx, op, at, *result.as_ref().unwrap_or(&0));
+    }
     if let Err(fault) = result {
         super::exit::program_fault(cx, &fault.to_string());
     }
@@ -217,10 +218,11 @@ fn call_rarely(cx: &mut Cx<'_>, op: Op, locked: Option<u32>, subjects: [u32; 2],
         0
     });
     cx.host().call = outer;
-    match (faulted, at) {
-        (Some(fault), _) => super::exit::program_fault(cx, &fault),
-        (None, Some(at)) => super::trace::returned(cx, op, at, value),
-        (None, None) => {}
+    if let Some(at) = at {
+        super::trace::returned(cx, op, at, value);
+    }
+    if let Some(fault) = faulted {
+        super::exit::program_fault(cx, &fault);
     }
     value
 }

@@ -19,6 +19,8 @@ pub struct CallRecord {
     pub args: Vec<i64>,
     /// What it returned, if it returns something.
     pub ret: Option<i64>,
+    /// BPF instructions it executed.
+    pub instructions: u64,
 }
 
 impl fmt::Display for CallRecord {
@@ -65,6 +67,8 @@ fn shape(op: Op) -> &'static str {
 #[cold]
 pub(crate) fn record(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) -> usize {
     let cpu = cx.cpu();
+    // Taken off again by what is executed when it returns.
+    let executed = cx.executed();
     let (host, memory) = cx.parts();
     let mut record = CallRecord {
         time_ns: host.now,
@@ -73,6 +77,7 @@ pub(crate) fn record(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) -> usize {
         task: String::new(),
         args: Vec::new(),
         ret: None,
+        instructions: executed,
     };
     for (kind, value) in shape(op).chars().zip(arguments) {
         match kind {
@@ -94,7 +99,9 @@ pub(crate) fn record(cx: &mut Cx<'_>, op: Op, arguments: &[u64]) -> usize {
 /// Notes what it returned.
 #[cold]
 pub(crate) fn returned(cx: &mut Cx<'_>, op: Op, at: usize, value: u64) {
+    let executed = cx.executed();
     if let Some(record) = cx.host().trace.as_mut().and_then(|trace| trace.records.get_mut(at)) {
+        record.instructions = executed - record.instructions;
         record.ret = shape(op).ends_with('=').then_some((value as i32).into());
     }
 }

@@ -4,6 +4,7 @@ mod bench;
 mod calibrate;
 pub(crate) mod common;
 mod compare;
+mod curves;
 mod demo;
 mod diff;
 mod doctor;

@@ -1,6 +1,6 @@
 //! `schedlab show`: what is in a recording, a workload, an object file or a scheduler.
 
-use super::pictures;
+use super::{curves, pictures};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::inputs::objects;
@@ -71,9 +71,22 @@ fn object(name: &str, described: &Described, kernel: KernelVersion) -> (String, 
             &format!("Knob       {} = {} ({bounds}, {live}): {}\n", knob.name, knob.default, knob.meaning);
     }
     let (more, details) = objects::details(image, kernel);
+    let (measured, curves) = measured(name, described, kernel);
     let value = json!({"object": name, "license": image.license, "kernel": kernel, "callbacks": callbacks,
-        "maps": maps, "kfuncs": kfuncs, "knobs": described.knobs, "essay": described.essay, "details": details});
-    (text + &more, value)
+        "maps": maps, "kfuncs": kfuncs, "knobs": described.knobs, "essay": described.essay, "details": details,
+        "curves": curves});
+    (text + &more + &measured, value)
+}
+
+/// What runs of a scheduler of the library show. Objects of others may need a user half to run at all.
+fn measured(name: &str, described: &Described, kernel: KernelVersion) -> (String, Value) {
+    if !schedulers::library().contains(&name) {
+        return (String::new(), Value::Null);
+    }
+    match curves::measure(described, kernel) {
+        Ok(curves) => (curves::render(&curves), json!(curves)),
+        Err(error) => (format!("Slices     cannot be measured: {error:#}\n"), Value::Null),
+    }
 }
 
 fn workload_text(workload: &Workload) -> String {

@@ -1,0 +1,289 @@
+//! What a scheduler's own code does, measured by running it: slices at every nice value, instructions of each callback.
+//!
+//! No formula is repeated here: the object runs in small simulations without costs, and its turns are read off.
+
+use crate::inputs::schedulers::Described;
+use anyhow::{Result, anyhow};
+use schedlab_model::event::{Event, EventKind, NullSink, PriorityCause};
+use schedlab_model::lever::Setting;
+use schedlab_model::machine::{Costs, KernelVersion, MachineDescription};
+use schedlab_model::time::Nanos;
+use schedlab_model::topology::Topology;
+use schedlab_model::workload::file;
+use schedlab_report::units;
+use schedlab_sim::ext::{ExtOptions, ExtScheduler};
+use schedlab_sim::{Scheduler, Simulation, SimulationConfig};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// By then tasks of the schedulers of 2006 have lost what bonus they began with: one stay counts as a quarter of a
+/// second of history at most under nicksched.
+const SETTLED_LATE_S: u64 = 100;
+/// Others have nothing to forget.
+const SETTLED_SOON_S: u64 = 2;
+/// At least this many turns of the longest kind come after that.
+const MEASURED_S: u64 = 12;
+const BAR_MOST: f64 = 40.0;
+
+/// Slices of two equal tasks that never sleep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlicePoint {
+    /// Their nice value.
+    pub nice: i32,
+    /// How long one runs before the other; none if nobody's turn ended.
+    pub turn_ns: Option<u64>,
+    /// How long one runs alone until its priority is what it was at first; none if running does not change it.
+    pub slice_ns: Option<u64>,
+}
+
+/// What a callback costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CallbackCost {
+    /// Its name.
+    pub callback: String,
+    /// How often it was called for each switch.
+    pub calls_per_switch: f64,
+    /// Instructions of a call on average.
+    pub instructions_mean: f64,
+    /// And at most.
+    pub instructions_max: u64,
+}
+
+/// What a decision costs: eight pairs of tasks on four CPUs that wake each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DecisionCost {
+    /// Instructions of scheduler code for each switch.
+    pub instructions_per_switch: f64,
+    /// Callbacks, the dearest first.
+    pub callbacks: Vec<CallbackCost>,
+}
+
+/// Both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curves {
+    /// At every nice value.
+    pub slices: Vec<SlicePoint>,
+    /// Of a decision.
+    pub decision: DecisionCost,
+}
+
+/// Measures a scheduler with its knobs as they are.
+pub fn measure(described: &Described, kernel: KernelVersion) -> Result<Curves> {
+    let one = Bench::new(described, kernel, 1)?;
+    let slices = std::thread::scope(|scope| {
+        // Two threads: the simulations are independent.
+        let half = |nices: std::ops::RangeInclusive<i32>| {
+            let one = &one;
+            scope.spawn(move || nices.map(|nice| one.slices_at(nice)).collect::<Result<Vec<_>>>())
+        };
+        let (low, high) = (half(-20..=-1), half(0..=19));
+        let joined = |handle: std::thread::ScopedJoinHandle<'_, Result<Vec<SlicePoint>>>| {
+            handle.join().map_err(|_| anyhow!("a simulation panicked"))?
+        };
+        let mut slices = joined(low)?;
+        slices.extend(joined(high)?);
+        Ok::<_, anyhow::Error>(slices)
+    })?;
+    let decision = Bench::new(described, kernel, DECISION_CPUS)?.decision()?;
+    Ok(Curves { slices, decision })
+}
+
+/// The curves as text.
+pub fn render(curves: &Curves) -> String {
+    let slice = |point: &SlicePoint| point.slice_ns.or(point.turn_ns).unwrap_or(0);
+    let most = curves.slices.iter().map(slice).max().unwrap_or(0).max(1) as f64;
+    let has_slices = curves.slices.iter().any(|point| point.slice_ns.is_some());
+    let mut text =
+        String::from("Slices     of tasks that never sleep, by nice value, from runs of the object\n");
+    text +=
+        if has_slices { "           nice      slice       turn\n" } else { "           nice       turn\n" };
+    for point in &curves.slices {
+        let bar = "█".repeat((slice(point) as f64 / most * BAR_MOST).round() as usize);
+        let time = |time: Option<u64>| time.map_or("-".to_owned(), |time| Nanos(time).to_string());
+        let turn = time(point.turn_ns);
+        text += &match has_slices {
+            true => format!("           {:>4} {:>10} {turn:>10}  {bar}\n", point.nice, time(point.slice_ns)),
+            false => format!("           {:>4} {turn:>10}  {bar}\n", point.nice),
+        };
+    }
+    let decision = &curves.decision;
+    text += &format!(
+        "Decision   {:.0} instructions of scheduler code for each switch (8 pairs on {DECISION_CPUS} CPUs)\n",
+        decision.instructions_per_switch
+    );
+    for cost in &decision.callbacks {
+        text += &format!(
+            "           {:<12} {:>6.2} calls a switch, {:>5.0} instructions each, {} at most\n",
+            cost.callback,
+            cost.calls_per_switch,
+            cost.instructions_mean,
+            units::grouped(cost.instructions_max as i64)
+        );
+    }
+    text
+}
+
+/// CPUs of the runs that measure decisions.
+const DECISION_CPUS: u32 = 4;
+
+/// Small simulations of one scheduler.
+struct Bench {
+    scheduler: ExtScheduler,
+    machine: MachineDescription,
+    /// It can log its changes of priority.
+    logs: bool,
+}
+
+impl Bench {
+    fn new(described: &Described, kernel: KernelVersion, cpus: u32) -> Result<Bench> {
+        let topology = Topology::flat(cpus).map_err(|error| anyhow!("{error}"))?;
+        let mut machine = MachineDescription::generic("curves", topology);
+        machine.kernel = kernel;
+        machine.hz = 1000;
+        machine.costs = Costs::none();
+        let scheduler =
+            ExtScheduler::new(described.image.clone(), kernel, &machine.topology, ExtOptions::default())?;
+        let logs = described.knobs.iter().any(|knob| knob.name == super::pictures::LOG);
+        Ok(Bench { scheduler, machine, logs })
+    }
+
+    fn simulation(&self, workload: &str, logs: bool) -> Result<Simulation> {
+        let workload = Arc::new(file::parse(workload)?);
+        let mut config = SimulationConfig {
+            scheduler: Scheduler::Ext(self.scheduler.clone()),
+            ..SimulationConfig::new(self.machine.clone(), workload)
+        };
+        if logs {
+            config.settings.push(Setting::Knob { name: super::pictures::LOG.to_owned(), value: 1 });
+        }
+        Ok(Simulation::new(config)?)
+    }
+
+    /// What one or two hogs do, once they have settled, and when that was.
+    fn hogs(&self, count: u32, nice: i32) -> Result<(Vec<Event>, Nanos)> {
+        let settled = if self.logs { SETTLED_LATE_S } else { SETTLED_SOON_S };
+        let length = settled + MEASURED_S;
+        let text = format!(
+            "name = \"hogs\"\nduration = \"{length}s\"\n[[task]]\nname = \"hog\"\ncount = {count}\nnice = {nice}\n\
+             steps = [{{ run = \"600s\" }}]\n"
+        );
+        let mut events: Vec<Event> = Vec::new();
+        let result = self.simulation(&text, self.logs && count == 1)?.run(&mut events)?;
+        match result.scheduler_exit {
+            Some(exit) => Err(anyhow!("it ended ({}): {}", exit.reason, exit.message)),
+            None => Ok((events, Nanos(settled * 1_000_000_000))),
+        }
+    }
+
+    fn slices_at(&self, nice: i32) -> Result<SlicePoint> {
+        let (events, from) = self.hogs(2, nice)?;
+        let turn_ns = turn(&events, from);
+        let slice_ns = if self.logs {
+            let (events, from) = self.hogs(1, nice)?;
+            round(&events, from)
+        } else {
+            None
+        };
+        Ok(SlicePoint { nice, turn_ns, slice_ns })
+    }
+
+    fn decision(&self) -> Result<DecisionCost> {
+        const PAIRS: &str = "name = \"pairs\"\nduration = \"500ms\"\n[channels]\n\
+            to = { type = \"bytes\", count = 8 }\nfro = { type = \"bytes\", count = 8 }\n\
+            [[task]]\nname = \"ping\"\ncount = 8\nsteps = [{ loop = { steps = [{ run = \"20us\" }, \
+            { send = { channel = \"to{i}\", bytes = 10 } }, { receive = { channel = \"fro{i}\", bytes = 10 } }] } }]\n\
+            [[task]]\nname = \"pong\"\ncount = 8\nsteps = [{ loop = { steps = [{ receive = { channel = \"to{i}\", bytes = 10 } }, \
+            { run = \"20us\" }, { send = { channel = \"fro{i}\", bytes = 10 } }] } }]\n";
+        let mut simulation = self.simulation(PAIRS, false)?;
+        simulation.log_callbacks();
+        let result = simulation.run(&mut NullSink)?;
+        let switches = result.report.context_switches.max(1) as f64;
+        let mut calls: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for record in simulation.take_callbacks().records {
+            calls.entry(record.callback).or_default().push(record.instructions);
+        }
+        let cost = |(callback, instructions): (&str, Vec<u64>)| CallbackCost {
+            callback: callback.to_owned(),
+            calls_per_switch: instructions.len() as f64 / switches,
+            instructions_mean: instructions.iter().sum::<u64>() as f64 / instructions.len() as f64,
+            instructions_max: instructions.iter().copied().max().unwrap_or(0),
+        };
+        let total = |cost: &CallbackCost| cost.calls_per_switch * cost.instructions_mean;
+        // What runs once for each task or each run is no part of a decision.
+        let mut callbacks: Vec<CallbackCost> = calls.into_iter().map(cost).collect();
+        callbacks.retain(|cost| cost.calls_per_switch >= 0.005);
+        callbacks.sort_by(|a, b| total(b).total_cmp(&total(a)));
+        Ok(DecisionCost { instructions_per_switch: callbacks.iter().map(total).sum(), callbacks })
+    }
+}
+
+/// The usual length of a stay on the CPU that began after `from`.
+fn turn(events: &[Event], from: Nanos) -> Option<u64> {
+    let mut since: Option<Nanos> = None;
+    let mut stays = Vec::new();
+    for event in events {
+        let EventKind::Switch { prev, next, .. } = event.kind else { continue };
+        if let Some(start) = since.take().filter(|start| *start >= from && !prev.is_idle()) {
+            stays.push(event.time.0 - start.0);
+        }
+        since = (!next.is_idle()).then_some(event.time);
+    }
+    stays.sort_unstable();
+    stays.get(stays.len() / 2).copied()
+}
+
+/// The time between two returns to the best priority of a task that only runs.
+fn round(events: &[Event], from: Nanos) -> Option<u64> {
+    let back = |event: &&Event| match event.kind {
+        EventKind::Priority { before, after, cause, .. } => {
+            event.time >= from && cause == PriorityCause::Ran && after < before
+        }
+        _ => false,
+    };
+    let times: Vec<u64> = events.iter().filter(back).map(|event| event.time.0).collect();
+    let mut rounds: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    rounds.sort_unstable();
+    rounds.get(rounds.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::schedulers;
+
+    fn slices(name: &str, nices: &[i32]) -> Vec<(Option<u64>, Option<u64>)> {
+        let kernel = KernelVersion::V7_2;
+        let described = schedulers::describe_for(name, kernel).expect("ours");
+        let bench = Bench::new(&described, kernel, 1).expect("loads");
+        let point = |nice: &i32| {
+            let point = bench.slices_at(*nice).expect("runs");
+            (point.turn_ns.map(|ns| ns / 1_000_000), point.slice_ns.map(|ns| ns / 1_000_000))
+        };
+        nices.iter().map(point).collect()
+    }
+
+    #[test]
+    fn slices_are_those_of_the_schedulers_sources() {
+        let turns = |name: &str| slices(name, &[-20, -1, 0, 19]);
+        let only = |turns: [u64; 4]| turns.map(|turn| (Some(turn), None)).to_vec();
+        assert_eq!(turns("ingosched"), only([800, 420, 100, 5]));
+        // Who comes up again to the top stair goes down all stairs before the other, which is at the bottom.
+        assert_eq!(slices("staircase", &[0]), [(Some(120), Some(120))]);
+    }
+
+    #[test]
+    fn a_decision_has_callbacks_and_a_price() {
+        let kernel = KernelVersion::V7_2;
+        let price = |name: &str| {
+            let described = schedulers::describe_for(name, kernel).expect("ours");
+            Bench::new(&described, kernel, DECISION_CPUS).expect("loads").decision().expect("runs")
+        };
+        let (fixed, dynamic) = (price("fixed_priority"), price("staircase"));
+        assert!(fixed.instructions_per_switch > 10.0, "{fixed:?}");
+        assert!(fixed.instructions_per_switch < dynamic.instructions_per_switch, "{fixed:?} {dynamic:?}");
+        assert!(
+            dynamic.callbacks.iter().any(|cost| cost.callback == "enqueue" && cost.instructions_mean > 5.0)
+        );
+    }
+}
