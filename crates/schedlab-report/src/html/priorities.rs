@@ -92,6 +92,7 @@ fn panel(picture: &Picture) -> Option<String> {
         let (shown, all) = (units::time(end.0 as f64), units::time(timeline.length.0 as f64));
         let _ = write!(out, "<p class=\"note\">The first {shown} of {all}.</p>");
     }
+    let levels = levels(&tasks, end);
     for (place, (task, steps)) in tasks.iter().enumerate() {
         let (name, color) = (escape(timeline.name(*task)), svg::color(place));
         let _ = write!(
@@ -99,7 +100,7 @@ fn panel(picture: &Picture) -> Option<String> {
             "<p class=\"soft\" style=\"margin:.6rem 0 0\"><span class=\"key\" style=\"background:{color}\"></span>\
              <strong>{name}</strong>: {} changes</p>{}",
             steps.len(),
-            chart(&name, steps, end, &color)
+            chart(&name, steps, end, levels, &color)
         );
     }
     Some(out + &legend(&tasks))
@@ -125,12 +126,17 @@ fn window_end(timeline: &Timeline, tasks: &[(TaskId, Vec<PriorityStep>)]) -> Nan
     crowded.min().unwrap_or(timeline.length).max(Nanos(1))
 }
 
-fn chart(name: &str, steps: &[PriorityStep], end: Nanos, color: &str) -> String {
+/// The best and the worst level of all charts, which share their axis: who is higher runs sooner.
+fn levels(tasks: &[(TaskId, Vec<PriorityStep>)], end: Nanos) -> (f64, f64) {
+    let inside = tasks.iter().flat_map(|(_, steps)| steps).filter(|step| step.time <= end);
+    let levels = inside.flat_map(|step| [step.before, step.after]).map(f64::from);
+    // A line at either end keeps a single level readable.
+    levels.fold((f64::MAX, f64::MIN), |(best, worst), level| (best.min(level - 1.0), worst.max(level + 1.0)))
+}
+
+fn chart(name: &str, steps: &[PriorityStep], end: Nanos, levels: (f64, f64), color: &str) -> String {
     let inside = || steps.iter().filter(|step| step.time <= end);
-    let levels = || inside().flat_map(|step| [step.before, step.after]).map(f64::from);
-    let (best, worst) = (levels().fold(f64::MAX, f64::min), levels().fold(f64::MIN, f64::max));
-    // A line at either end keeps one level readable.
-    let y = Scale::linear(best - 1.0, worst + 1.0, 8.0, BOTTOM);
+    let y = Scale::linear(levels.0, levels.1, 8.0, BOTTOM);
     let x = Scale::linear(0.0, end.0 as f64, LEFT, RIGHT);
     let mut inner = String::new();
     for tick in y.ticks(4).into_iter().filter(|tick| tick.fract() == 0.0) {
@@ -255,7 +261,7 @@ mod tests {
     fn better_levels_are_drawn_higher() {
         let picture = picture(5);
         let steps = &chosen(&picture)[0].1;
-        let chart = chart("x", steps, Nanos::from_millis(50), "red");
+        let chart = chart("x", steps, Nanos::from_millis(50), (114.0, 122.0), "red");
         let at = |change: &str| {
             let mark = chart.split("<path transform").find(|part| part.contains(change)).expect("a mark");
             let place = mark.split([' ', ')']).nth(1).expect("y");
