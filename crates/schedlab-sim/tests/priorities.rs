@@ -9,7 +9,8 @@
 mod ext_runs;
 mod priority_runs;
 
-use priority_runs::{CAUSES, Change, run};
+use priority_runs::{CAUSES, Change, Ran, run};
+use schedlab_model::event::{Event, EventKind};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -127,6 +128,27 @@ fn hz_rounds_slices_as_it_did_in_2_6() {
 
 fn steps(scheduler: &str) -> Vec<Change> {
     run(scheduler, &scenario("steps"), 1, &[("log_changes", 1)]).changes()
+}
+
+#[test]
+fn changes_are_events_at_their_time_if_they_are_logged() {
+    let told = |ran: &Ran| -> Vec<Change> {
+        let told = |event: &Event| match event.kind {
+            EventKind::Priority { task, before, after, cause } => {
+                Some(Change { time_ns: event.time.0, task: task.0, before, after, cause: cause as u8 })
+            }
+            _ => None,
+        };
+        ran.events.iter().filter_map(told).collect()
+    };
+    for scheduler in ["ingosched", "staircase"] {
+        let mut ran = run(scheduler, &scenario("steps"), 1, &[("log_changes", 1)]);
+        assert!(ran.events.is_sorted_by_key(|event| event.time), "{scheduler}");
+        let told_now = told(&ran);
+        assert!(told_now.len() > 10, "{scheduler}: {}", told_now.len());
+        assert_eq!(told_now, ran.changes(), "{scheduler}");
+        assert_eq!(told(&run(scheduler, &scenario("steps"), 1, &[])), [], "{scheduler}");
+    }
 }
 
 fn check_golden(path: PathBuf, text: &str) {
