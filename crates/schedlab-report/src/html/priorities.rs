@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn what_would_cover_itself_is_cut_and_said() {
         let text = section(&[picture(2_000)]).expect("changes");
-        assert!(text.contains("The first 5 s of 20 s."), "{}", &text[..600]);
+        assert!(text.contains("The first 5.00 s of 20.0 s."), "{}", &text[..600]);
         assert!(text.matches("<title>").count() <= 2 * MARKS_MAX + 2);
         assert_eq!(section(&[picture(0)]), None);
     }

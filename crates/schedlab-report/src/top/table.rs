@@ -175,14 +175,14 @@ mod tests {
         let frame = Frame::between(&before, &now);
         let text = render(&frame, Sort::Cpu, &Filter::default(), 2);
         let expected = "\
-fair over 1 s: 3 tasks, 3 runnable. Rank: virtual deadline
+fair over 1.00 s: 3 tasks, 3 runnable. Rank: virtual deadline
 
   CPU  busy  queued  by class  runs     class  switches
     0  75 %       3  fair 3    hog (1)  fair      1,000
 
-  pid  task     st  cpu  class  policy  nice  static  prio       rank  slice left     CPU     delay  switches
-    1  hog      W     0  fair   normal     0     120   120  +0.00 ms*      700 us  75.0 %  200.0 ms       950
-    2  a?[2J    W     0  fair   normal     0     120   120  +0.00 ms*      700 us   0.0 %         0         0
+  pid  task   st  cpu  class  policy  nice  static  prio       rank  slice left     CPU     delay  switches
+    1  hog    W     0  fair   normal     0     120   120  +0.00 ms*      700 us  75.0 %  200.0 ms       950
+    2  a?[2J  W     0  fair   normal     0     120   120  +0.00 ms*      700 us   0.0 %         0         0
   and 1 more
 ";
         assert_eq!(text, expected);

@@ -272,7 +272,7 @@ mod tests {
     fn a_wide_screen_has_every_column() {
         let lines = drawn(&screen(2), 140, 20);
         assert!(
-            lines[0].starts_with("ingosched over 1 s: 30 tasks, 1 runnable, 100 % of a CPU busy"),
+            lines[0].starts_with("ingosched over 1.00 s: 30 tasks, 1 runnable, 100 % of a CPU busy"),
             "{lines:#?}"
         );
         assert_eq!(lines[1], "rank: dynamic priority");
