@@ -19,6 +19,7 @@ docs/fidelity.md. Each load and pair is a file of JSON and its recordings in tar
   --dir DIR       measure into DIR instead of target/fidelity
   --continue      leave out what is measured already
   --again         run nothing live: simulate the recordings of DIR anew, after a change of the model
+  --live-only     run live and simulate nothing: --again does that, and needs no machine at rest
   --minutes N     stop after so long, to be continued
   --only NAME     only loads and pairs whose names contain NAME; can be given several times
   --host-only     no virtual machines
@@ -30,6 +31,7 @@ docs/fidelity.md. Each load and pair is a file of JSON and its recordings in tar
 const PASSED: &[(&str, bool)] = &[
     ("--continue", false),
     ("--again", false),
+    ("--live-only", false),
     ("--minutes", true),
     ("--only", true),
     ("--host-only", false),
@@ -74,7 +76,11 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
         }
     }
     let page = page(&example, &dir, &plan)?;
-    if wanted.passed.iter().any(|word| ["--quick", "--only", "--minutes"].contains(&word.as_str())) {
+    if wanted
+        .passed
+        .iter()
+        .any(|word| ["--quick", "--only", "--minutes", "--live-only"].contains(&word.as_str()))
+    {
         println!("{page}");
         return Ok(code(whole));
     }

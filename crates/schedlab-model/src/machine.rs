@@ -169,11 +169,21 @@ pub struct Costs {
     pub dsq_lock_node: Cost,
     /// The same from a CPU of another node.
     pub dsq_lock_remote: Cost,
+    /// A write to or a read from a pipe or socket, besides waking and waiting.
+    pub pipe_call: Cost,
+    /// A futex call, besides waking and waiting.
+    pub futex_call: Cost,
+    /// What a call that waits takes beside the switches: joining a queue of waiters, leaving the run queue, going on.
+    pub wait_call: Cost,
+    /// Making another process, paid by the parent.
+    pub fork_call: Cost,
+    /// What being a process of its own takes from the first instruction to the last, paid by the child.
+    pub fork_child: Cost,
 }
 
 impl Costs {
     /// How many costs there are.
-    pub const COUNT: usize = 19;
+    pub const COUNT: usize = 24;
 
     /// Their names in a machine file, in the order of [`Costs::all`].
     pub const NAMES: [&str; Costs::COUNT] = [
@@ -196,6 +206,11 @@ impl Costs {
         "dsq_lock_cache",
         "dsq_lock_node",
         "dsq_lock_remote",
+        "pipe_call",
+        "futex_call",
+        "wait_call",
+        "fork_call",
+        "fork_child",
     ];
 
     /// Nothing costs time: for runs that show a rule and not a machine.
@@ -246,6 +261,11 @@ impl Costs {
             self.dsq_lock_cache,
             self.dsq_lock_node,
             self.dsq_lock_remote,
+            self.pipe_call,
+            self.futex_call,
+            self.wait_call,
+            self.fork_call,
+            self.fork_child,
         ]
     }
 }
@@ -273,6 +293,11 @@ impl Default for Costs {
             dsq_lock_cache: Cost::assumed(60, 0),
             dsq_lock_node: Cost::assumed(250, 0),
             dsq_lock_remote: Cost::assumed(500, 0),
+            pipe_call: Cost::assumed(400, 20),
+            futex_call: Cost::assumed(250, 20),
+            wait_call: Cost::assumed(300, 20),
+            fork_call: Cost::assumed(60_000, 30),
+            fork_child: Cost::assumed(60_000, 30),
         }
     }
 }

@@ -213,7 +213,7 @@ fn target_span(timelines: &Timelines, recording: &Recording) -> (Nanos, Nanos) {
     span.unwrap_or_default()
 }
 
-/// Shares of the target's CPU time in the first half of the makespan, in percent, by name. The whole makespan
+/// Shares of the target's CPU time in the first half of the makespan, in percent, by kind of task. The whole makespan
 /// would say nothing: a replay does all the work of its recording.
 fn shares(recording: &Recording) -> BTreeMap<String, Vec<f64>> {
     let timelines = Timelines::of(recording);
@@ -232,11 +232,23 @@ fn shares(recording: &Recording) -> BTreeMap<String, Vec<f64>> {
         let share = 100.0 * used as f64 / total as f64;
         by_name.entry(recording.task(task).name.clone()).or_default().push(share);
     }
-    by_name.values_mut().for_each(|shares| shares.sort_by(|a, b| b.total_cmp(a)));
-    by_name
+    by_kind(&by_name)
 }
 
-/// Largest difference of shares, in points, in the first half of the makespan; tasks of one name are compared in order
+/// Shares by name without the number behind it, the largest first: `hog0` and `hog1` do the same, and which of them is
+/// lucky is not the scheduler's doing.
+fn by_kind(shares: &BTreeMap<String, Vec<f64>>) -> BTreeMap<String, Vec<f64>> {
+    let mut kinds: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (name, shares) in shares {
+        let kind = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let kind = if kind.is_empty() { name } else { kind };
+        kinds.entry(kind.to_owned()).or_default().extend(shares);
+    }
+    kinds.values_mut().for_each(|shares| shares.sort_by(|a, b| b.total_cmp(a)));
+    kinds
+}
+
+/// Largest difference of shares, in points, in the first half of the makespan; tasks of one kind are compared in order
 /// of their shares. Between two recordings of one load it is what chance does.
 pub fn share_difference(recorded: &Recording, simulated: &Recording) -> f64 {
     let (was, is) = (shares(recorded), shares(simulated));

@@ -60,6 +60,10 @@ pub struct SimulationConfig {
     pub attachable: Vec<Attachable>,
     /// Attach a scheduler anew that ends with `SCX_ECODE_ACT_RESTART`, as its user half does.
     pub restart: bool,
+    /// Where the workload does not tell it (a recording does), a run begins as live ones do, each seed another way: ticks
+    /// come at any phase, and tasks sleep on some CPU until their start wakes them. Else ticks come at multiples of their
+    /// length, and tasks start as if they were forked then, which spreads them evenly.
+    pub begins_live: bool,
 }
 
 impl SimulationConfig {
@@ -76,6 +80,7 @@ impl SimulationConfig {
             duration_limit: None,
             attachable: Vec::new(),
             restart: false,
+            begins_live: false,
         }
     }
 }

@@ -22,6 +22,11 @@ use schedlab_model::workload::{ChannelType, Workload};
 use schedlab_model::{CpuId, Nanos, TaskAttributes, TaskId};
 use std::sync::Arc;
 
+/// The random stream of the ticks' phase.
+const TICK_STREAM: u64 = 0x71c4;
+/// That of the CPUs on which tasks sleep before their start.
+const SLEEPERS_STREAM: u64 = 0x51ee;
+
 /// One run of a workload on a simulated machine.
 pub struct Simulation {
     pub(crate) core: Core,
@@ -43,6 +48,8 @@ pub struct Simulation {
     events: u64,
     pub(crate) scheduler_exit: Option<SchedulerExit>,
     pub(crate) failed_forks: Option<FailedForks>,
+    /// Draws where tasks sleep before they start, if they do.
+    pub(crate) sleeping_places: Option<Rng>,
     pub(crate) schedulers: Schedulers,
 }
 
@@ -67,7 +74,11 @@ impl Simulation {
         let fair = Fair::new(params, machine.topology.cpu_count(), &groups(workload, ideal, autogroup));
         let mut k = kernel(machine, fair, workload.devices.len(), *seed, *cost_seed);
         k.weights = weights;
-        k.tick_phase = workload.tick_phase.0 % k.tick_ns;
+        k.tick_phase = match workload.tick_phase {
+            Some(phase) => phase.0 % k.tick_ns,
+            None if config.begins_live => Rng::new(*seed, TICK_STREAM).below(k.tick_ns),
+            None => 0,
+        };
         if let Some(ratio) = workload.newidle_ratio {
             k.fair.balance.set_newidle_ratio(ratio.min(1_024));
         }
@@ -108,6 +119,7 @@ impl Simulation {
             events,
             scheduler_exit,
             failed_forks: None,
+            sleeping_places: config.begins_live.then(|| Rng::new(config.seed, SLEEPERS_STREAM)),
             schedulers,
         })
     }

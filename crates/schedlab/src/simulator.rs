@@ -235,6 +235,7 @@ impl SimulatedMachine {
             duration_limit: self.duration_limit,
             attachable: self.attachable.as_ref().map_or_else(Vec::new, |all| all[request.work].clone()),
             restart: self.restart,
+            begins_live: true,
             ..SimulationConfig::new(piece.machine.clone(), Arc::clone(&piece.workload))
         })
     }

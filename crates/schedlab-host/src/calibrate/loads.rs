@@ -4,13 +4,13 @@ use super::Timed;
 use super::stall::Watched;
 use schedlab_model::{CpuId, Nanos};
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How many there are.
-pub(super) const COUNT: u64 = 7;
+pub(super) const COUNT: u64 = 8;
 /// Bytes that a moved task finds cold: a first-level data cache.
 const WARM_BYTES: usize = 32 << 10;
 const LINE_BYTES: usize = 64;
@@ -45,7 +45,7 @@ pub(super) fn play(
     futex_alone(&within(phase / 3), &mut timed.futex);
     yields_alone(&within(phase / 3), &mut timed.yields);
     step(1);
-    ping_pong(first, first, &within(phase / 3), &mut timed.pipe_trip_same)?;
+    timed.trips_and_waits = ping_pong(first, first, &within(phase / 3), &mut timed.pipe_trip_same)?;
     futex_hand_over(first, &within(phase / 3), &mut timed.futex_trip_same)?;
     yields_to_each_other(first, &within(phase / 3), timed)?;
     step(2);
@@ -65,6 +65,9 @@ pub(super) fn play(
     }
     step(6);
     messages(first, &within(phase))?;
+    step(7);
+    pin(first)?;
+    forks(&within(phase), &mut played.timed)?;
     Ok(played)
 }
 
@@ -171,13 +174,19 @@ fn yields_alone(until: &Until, samples: &mut Vec<u64>) {
 
 /// Switches of the calling thread so far.
 fn own_switches() -> u64 {
+    let (waited, preempted) = own_waits_and_preemptions();
+    waited + preempted
+}
+
+/// How often the calling thread gave its CPU up and lost it so far.
+fn own_waits_and_preemptions() -> (u64, u64) {
     // SAFETY: a struct of plain numbers, which the call fills.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
         usage
     };
-    (usage.ru_nvcsw + usage.ru_nivcsw) as u64
+    (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)
 }
 
 /// Two tasks of one CPU that do nothing but yield. A yield need not switch, so switches are counted.
@@ -214,23 +223,28 @@ fn middle(samples: &[u64]) -> u64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
-/// Answers every byte until the other end is closed.
-fn echo(mut from: PipeReader, mut to: PipeWriter) -> io::Result<()> {
+/// Answers every byte until the other end is closed; adds how often it waited.
+fn echo(mut from: PipeReader, mut to: PipeWriter, waits: &AtomicU64) -> io::Result<()> {
     let mut byte = [0];
     while from.read(&mut byte)? == 1 {
         if to.write_all(&byte).is_err() {
             break;
         }
     }
+    waits.fetch_add(own_waits_and_preemptions().0, Ordering::Relaxed);
     Ok(())
 }
 
-/// Bytes there and back between two pinned tasks.
-fn ping_pong(here: CpuId, there: CpuId, until: &Until, samples: &mut Vec<u64>) -> io::Result<()> {
+/// Bytes there and back between two pinned tasks; how many, and how often a task waited.
+fn ping_pong(here: CpuId, there: CpuId, until: &Until, samples: &mut Vec<u64>) -> io::Result<(u64, u64)> {
     let (reader, mut writer) = io::pipe()?;
     let (mut answers, answer) = io::pipe()?;
-    let pong = spawn("pong", there, move || echo(reader, answer));
+    let waits = Arc::new(AtomicU64::new(0));
+    let of_pong = Arc::clone(&waits);
+    let pong = spawn("pong", there, move || echo(reader, answer, &of_pong));
     pin(here)?;
+    let (before, _) = own_waits_and_preemptions();
+    let mut trips = 0;
     while !until.is_over() {
         let since = Instant::now();
         for _ in 0..10 {
@@ -238,9 +252,12 @@ fn ping_pong(here: CpuId, there: CpuId, until: &Until, samples: &mut Vec<u64>) -
             answers.read_exact(&mut [0])?;
         }
         samples.push(elapsed(since) / 10);
+        trips += 10;
     }
+    let (after, _) = own_waits_and_preemptions();
     drop(writer);
-    join(vec![pong])
+    join(vec![pong])?;
+    Ok((trips, waits.load(Ordering::Relaxed) + after - before))
 }
 
 /// What one task may pass when another has opened it; it closes behind it.
@@ -384,6 +401,27 @@ fn moves(here: CpuId, there: CpuId, until: &Until, samples: &mut Vec<u64>) -> io
         let cold = pass();
         let warm = (0..4).map(|_| pass()).min().unwrap_or(cold);
         samples.push(cold.saturating_sub(warm));
+    }
+    Ok(())
+}
+
+/// Processes that end at once. A parent that its child preempts in the call sees a longer call; the middle ones count.
+fn forks(until: &Until, timed: &mut Timed) -> io::Result<()> {
+    while !until.is_over() {
+        let since = Instant::now();
+        // SAFETY: the child does nothing but end, without any code of this process.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: ends the child alone.
+            unsafe { libc::_exit(0) };
+        }
+        if pid < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        timed.fork.push(elapsed(since));
+        // SAFETY: a child of ours that nobody else waits for; its status is not asked for.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        timed.fork_and_end.push(elapsed(since));
     }
     Ok(())
 }

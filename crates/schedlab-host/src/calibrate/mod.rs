@@ -59,10 +59,17 @@ pub struct Timed {
     pub switch: Vec<u64>,
     /// A byte through another task on the same CPU and back.
     pub pipe_trip_same: Vec<u64>,
+    /// How many such trips there were, and how often one of the two tasks waited in them: who is preempted by its
+    /// partner finds the answer there.
+    pub trips_and_waits: (u64, u64),
     /// The same through a task on another CPU.
     pub pipe_trip_other: Vec<u64>,
     /// A futex handed to another task on the same CPU and back.
     pub futex_trip_same: Vec<u64>,
+    /// Another process made, as its parent sees the call.
+    pub fork: Vec<u64>,
+    /// The same to the end of the child, which does nothing.
+    pub fork_and_end: Vec<u64>,
     /// How much longer than asked for a sleep on an idle CPU took, timer slack included.
     pub overshoot: Vec<u64>,
     /// What the first pass over a warm working set costs more after a move to another CPU.
@@ -81,6 +88,8 @@ impl Timed {
             (&mut self.pipe_trip_same, &mut other.pipe_trip_same),
             (&mut self.pipe_trip_other, &mut other.pipe_trip_other),
             (&mut self.futex_trip_same, &mut other.futex_trip_same),
+            (&mut self.fork, &mut other.fork),
+            (&mut self.fork_and_end, &mut other.fork_and_end),
             (&mut self.overshoot, &mut other.overshoot),
             (&mut self.migration, &mut other.migration),
             (&mut self.stall, &mut other.stall),
@@ -88,6 +97,8 @@ impl Timed {
         for (all, more) in pairs {
             all.append(more);
         }
+        self.trips_and_waits.0 += other.trips_and_waits.0;
+        self.trips_and_waits.1 += other.trips_and_waits.1;
     }
 }
 

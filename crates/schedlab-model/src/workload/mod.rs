@@ -366,9 +366,9 @@ pub struct Workload {
     /// When the run is cut; `None` runs until every target task has ended.
     pub duration: Option<Nanos>,
     /// When ticks come, as the remainder of the tick's length: a recording's absolute timers keep their distance
-    /// to the ticks.
+    /// to the ticks. `None` if nothing tells.
     #[serde(default)]
-    pub tick_phase: Nanos,
+    pub tick_phase: Option<Nanos>,
     /// Of 1024 searches of CPUs that went idle, how many found a task before the run (`newidle_ratio` of a
     /// `struct sched_domain`, kernel/sched/fair.c): kernels with `NI_RANDOM` search as often. `None`: as after boot.
     #[serde(default)]
@@ -377,6 +377,9 @@ pub struct Workload {
     /// on over the channel's capacity instead of calling it a deadlock. Set for replays, where an order other
     /// than the recorded one may fill a channel that the program would have drained.
     pub overflow_when_stalled: bool,
+    /// What calls take by themselves is part of the runs, as in a recording, and is not charged again.
+    #[serde(default)]
+    pub calls_in_runs: bool,
     /// Waits of a recording that could not be attributed to a channel, of all waits: (unattributed, all).
     pub unattributed_waits: (u64, u64),
 }

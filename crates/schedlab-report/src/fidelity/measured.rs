@@ -25,6 +25,10 @@ pub struct Session {
     pub quick: bool,
     /// What [`super::judge::COSTS_SHOWN`] cost by the calibration, ns.
     pub costs_ns: BTreeMap<String, f64>,
+    /// From an interrupt's wake-up to running on a busy CPU, nothing in the way: 19 of 20 of the calibration's took at
+    /// most this, ns.
+    #[serde(default)]
+    pub uncontended_ns: f64,
 }
 
 /// One run's numbers.

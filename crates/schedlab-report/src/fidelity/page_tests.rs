@@ -70,6 +70,24 @@ fn shares_and_makespans_have_their_own() {
     assert_eq!(judged(1.0e9, 61.5), [SHARE]);
 }
 
+/// Live now one and now the other of two equal hogs gets more; simulated, too.
+#[test]
+fn which_of_equal_tasks_is_lucky_does_not_count() {
+    let of = |first: f64| {
+        let mut one = run(1e6, 1e6, 1e9, 50.0);
+        one.shares = [("hog0".to_owned(), vec![first]), ("hog1".to_owned(), vec![100.0 - first])].into();
+        one
+    };
+    let difference = |simulated: f64| {
+        let (plan, measured) =
+            measured(vec![load("x", Kind::Judged, vec![of(60.0), of(40.0)], vec![of(simulated)])], vec![]);
+        let shares = judge::loads(&plan, &measured)[0].scored[0].clone();
+        (shares.difference, shares.tolerance)
+    };
+    assert_eq!(difference(40.0), (0.0, 1.0));
+    assert_eq!(difference(50.0), (10.0, 1.0));
+}
+
 #[test]
 fn disturbed_runs_do_not_count() {
     let mut disturbed = run(900e3, 1e6, 1e9, 50.0);

@@ -76,6 +76,10 @@ pub(crate) struct Actor {
     pub(crate) timed_out: bool,
     /// The current step has done its first half (condition wait: woken, needs the lock).
     pub(crate) halfway: bool,
+    /// What the current step's call takes by itself was charged.
+    pub(crate) paid: bool,
+    /// The lock it wants was held when it came.
+    pub(crate) met_holder: bool,
     /// What it waits for.
     pub(crate) wait: Wait,
     /// When the pending timer is due, without slack.
@@ -139,6 +143,8 @@ impl Actor {
             wait: Wait::None,
             timed_out: false,
             halfway: false,
+            paid: false,
+            met_holder: false,
             pending: 0,
             timer_due: 0,
             own_timers: vec![None; own_timers],

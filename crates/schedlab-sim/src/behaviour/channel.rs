@@ -28,6 +28,9 @@ pub(crate) struct Channel {
     pub(crate) pollers: Vec<TaskId>,
     /// Who holds the mutex.
     pub(crate) holder: Option<TaskId>,
+    /// The mutex says that others may wait (the word's value 2): its unlock wakes one of them. Who takes it without having
+    /// waited does not see those who do, as with the locks of C libraries.
+    pub(crate) contended: bool,
     /// Sending ends that are open.
     pub(crate) senders: u32,
     /// Whether it ever had one; without, an empty channel is waited at for ever.
@@ -48,6 +51,7 @@ impl Channel {
             givers: VecDeque::new(),
             pollers: Vec::new(),
             holder: None,
+            contended: false,
             senders: 0,
             had_senders: false,
         }

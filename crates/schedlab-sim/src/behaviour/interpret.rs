@@ -18,6 +18,10 @@ const ADVANCES_WITHOUT_TIME_MAX: u32 = 1_000_000;
 /// Steps without time after which a task is told to be stuck.
 const STEPS_WITHOUT_TIME_MAX: u32 = 1_000_000;
 
+/// What calls take that wait.
+const PLAIN_WAIT: &[CostKind] = &[CostKind::WaitCall];
+const FUTEX_WAIT: &[CostKind] = &[CostKind::FutexCall, CostKind::WaitCall];
+
 /// Steps without effect on others that a task passes when it comes back, at most.
 const STEPS_BEFORE_WORK_MAX: u32 = 4;
 
@@ -188,12 +192,12 @@ impl Simulation {
             Step::WaitAny { list, timeout } => self.wait_any(task, list, timeout),
             Step::Post { channel, tokens } => {
                 self.work.channels[channel.index()].level += u64::from(tokens);
-                self.wake_takers(channel, tokens, Context::Task, false);
+                self.wake_by_futex(channel, tokens);
                 self.next(task)
             }
             Step::Take { channel, timeout } => self.take(task, channel, timeout),
             Step::WakeWaiters { channel, count } => {
-                self.wake_takers(channel, count, Context::Task, false);
+                self.wake_by_futex(channel, count);
                 self.next(task)
             }
             Step::Lock { channel } => self.lock(task, channel),
@@ -231,13 +235,15 @@ impl Simulation {
                 self.next(task)
             }
             Step::Fork { spec } => {
-                self.work.actors[task.index()].pc += 1;
+                if self.pays_for_process(task, spec) {
+                    return Outcome::Busy;
+                }
+                let outcome = self.next(task);
                 self.fork(cpu, task, spec);
-                Outcome::Next
+                outcome
             }
             Step::WaitChildren if self.work.actors[task.index()].children > 0 => {
-                self.block(task, Wait::Children, FOREVER);
-                Outcome::Off
+                self.wait_for(task, Wait::Children, FOREVER, PLAIN_WAIT)
             }
             Step::Yield => {
                 self.work.actors[task.index()].pc += 1;
@@ -269,7 +275,9 @@ impl Simulation {
     }
 
     fn next(&mut self, task: TaskId) -> Outcome {
-        self.work.actors[task.index()].pc += 1;
+        let actor = &mut self.work.actors[task.index()];
+        actor.pc += 1;
+        actor.paid = false;
         Outcome::Next
     }
 
@@ -347,11 +355,15 @@ impl Simulation {
     }
 
     fn send(&mut self, task: TaskId, channel: ChannelId, bytes: u32) -> Outcome {
-        let actor = &mut self.work.actors[task.index()];
-        if !actor.halfway {
+        if !self.work.actors[task.index()].halfway {
+            if self.pays(task, &[CostKind::PipeCall]) {
+                return Outcome::Busy;
+            }
+            let actor = &mut self.work.actors[task.index()];
             actor.halfway = true;
             actor.pending = u64::from(bytes);
         }
+        let actor = &mut self.work.actors[task.index()];
         let state = &mut self.work.channels[channel.index()];
         let part = state.room_for(actor.pending);
         actor.pending -= part;
@@ -361,8 +373,7 @@ impl Simulation {
             self.wake_takers(channel, 1, Context::Task, true);
         }
         if left > 0 {
-            self.block(task, Wait::Room(channel), FOREVER);
-            return Outcome::Off;
+            return self.wait_for(task, Wait::Room(channel), FOREVER, PLAIN_WAIT);
         }
         self.work.actors[task.index()].halfway = false;
         self.next(task)
@@ -374,11 +385,11 @@ impl Simulation {
             if state.is_closed() {
                 return self.next(task);
             }
-            self.block(task, Wait::Take(channel), FOREVER);
-            return Outcome::Off;
+            return self.wait_for(task, Wait::Take(channel), FOREVER, PLAIN_WAIT);
         }
         state.level -= state.level.min(u64::from(bytes));
         self.made_room(channel);
+        self.pays_behind(CostKind::PipeCall);
         self.next(task)
     }
 
@@ -395,13 +406,13 @@ impl Simulation {
         let done = actor.pending == 0 || (state.level == 0 && state.is_closed());
         if part > 0 {
             self.made_room(channel);
+            self.pays_behind(CostKind::PipeCall);
         }
         if done {
             self.work.actors[task.index()].halfway = false;
             return self.next(task);
         }
-        self.block(task, Wait::Take(channel), FOREVER);
-        Outcome::Off
+        self.wait_for(task, Wait::Take(channel), FOREVER, PLAIN_WAIT)
     }
 
     /// Works for a message and takes it, one by one, until it has had all.
@@ -498,8 +509,7 @@ impl Simulation {
         if ready || timed_out || timeout == 0 {
             return self.next(task);
         }
-        self.block(task, Wait::Any(list), timeout);
-        Outcome::Off
+        self.wait_for(task, Wait::Any(list), timeout, PLAIN_WAIT)
     }
 
     fn take(&mut self, task: TaskId, channel: ChannelId, timeout: u64) -> Outcome {
@@ -510,6 +520,9 @@ impl Simulation {
         if state.kind == ChannelType::Condition {
             if woken || timed_out || timeout == 0 {
                 return self.next(task);
+            }
+            if self.pays(task, FUTEX_WAIT) {
+                return Outcome::Busy;
             }
             self.work.actors[task.index()].halfway = true;
             self.block(task, Wait::Take(channel), timeout);
@@ -522,31 +535,43 @@ impl Simulation {
         if timed_out || timeout == 0 {
             return self.next(task);
         }
-        self.block(task, Wait::Take(channel), timeout);
-        Outcome::Off
+        self.wait_for(task, Wait::Take(channel), timeout, FUTEX_WAIT)
     }
 
     fn lock(&mut self, task: TaskId, channel: ChannelId) -> Outcome {
         let state = &mut self.work.channels[channel.index()];
+        let met_holder = &mut self.work.actors[task.index()].met_holder;
         if state.holder.is_none() {
             state.holder = Some(task);
+            state.contended = std::mem::take(met_holder);
             return self.next(task);
         }
-        self.block(task, Wait::Lock(channel), FOREVER);
-        Outcome::Off
+        state.contended = true;
+        *met_holder = true;
+        self.wait_for(task, Wait::Lock(channel), FOREVER, FUTEX_WAIT)
     }
 
-    /// Frees a mutex and wakes the first who waits; whoever runs first takes it, as futexes do.
+    /// Frees a mutex and wakes the first who waits, if it says that somebody does; whoever runs first takes it, as futexes
+    /// do.
     fn unlock(&mut self, task: TaskId, channel: ChannelId) {
         let state = &mut self.work.channels[channel.index()];
         if state.holder == Some(task) {
             state.holder = None;
-            self.wake_takers(channel, 1, Context::Task, false);
+            if std::mem::take(&mut state.contended) {
+                self.pays_behind(CostKind::FutexCall);
+                self.wake_takers(channel, 1, Context::Task, false);
+            } else {
+                self.wake_takers(channel, 0, Context::Task, false);
+            }
         }
     }
 
     fn condition_wait(&mut self, task: TaskId, condition: ChannelId, lock: ChannelId) -> Outcome {
-        if !std::mem::replace(&mut self.work.actors[task.index()].halfway, true) {
+        if !self.work.actors[task.index()].halfway {
+            if self.pays(task, FUTEX_WAIT) {
+                return Outcome::Busy;
+            }
+            self.work.actors[task.index()].halfway = true;
             self.unlock(task, lock);
             self.block(task, Wait::Condition(condition), FOREVER);
             return Outcome::Off;
@@ -561,16 +586,21 @@ impl Simulation {
     }
 
     fn barrier(&mut self, task: TaskId, channel: ChannelId) -> Outcome {
-        self.work.actors[task.index()].pc += 1;
+        let state = &self.work.channels[channel.index()];
+        let last = state.level + 1 >= state.capacity;
+        if !last && self.pays(task, FUTEX_WAIT) {
+            return Outcome::Busy;
+        }
+        let outcome = self.next(task);
         let state = &mut self.work.channels[channel.index()];
-        state.level += 1;
-        if state.level < state.capacity {
+        if !last {
+            state.level += 1;
             self.block(task, Wait::Barrier(channel), FOREVER);
             return Outcome::Off;
         }
         state.level = 0;
-        self.wake_takers(channel, u32::MAX, Context::Task, false);
-        Outcome::Next
+        self.wake_by_futex(channel, u32::MAX);
+        outcome
     }
 
     /// Touches shared memory: on another CPU than last time the lines come over again, in proportion to

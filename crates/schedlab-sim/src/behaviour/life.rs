@@ -1,11 +1,12 @@
 //! Birth, change and death of tasks: start, fork, attributes, close, exit.
 
 use super::actor::{Actor, Wait};
-use crate::kernel::{CostKind, Task, TaskState};
+use crate::kernel::{Class, CostKind, Task, TaskState};
 use crate::simulation::Simulation;
 use schedlab_model::event::{Context, EventKind};
 use schedlab_model::outcome::FailedForks;
 use schedlab_model::rng::Rng;
+use schedlab_model::workload::Past;
 use schedlab_model::workload::draw::task_stream;
 use schedlab_model::{ChannelId, CpuId, TaskAttributes, TaskId};
 
@@ -45,15 +46,35 @@ impl Simulation {
         let spec = self.core.k.task(task).spec as usize;
         let asked = self.work.workload.tasks[spec].start_cpu;
         let asked = self.ideal_cpu().or(asked);
-        let cpu = asked.or_else(|| self.first_cpu(task)).unwrap_or(CpuId(0));
+        let sleeps = if asked.is_none() { self.sleeping_place(task) } else { None };
+        let cpu = asked.or(sleeps).or_else(|| self.first_cpu(task)).unwrap_or(CpuId(0));
         self.core.k.task_mut(task).cpu = cpu;
         self.core.k.this_cpu = cpu;
         match self.core.fork_task(task) {
+            Ok(()) if sleeps.is_some() && self.core.k.task(task).class != Class::Ext => {
+                self.wake_to_start(task);
+            }
             Ok(()) => self.core.wake_up_new_task(task, asked.is_some()),
             // Whoever the CPU's current task is, it has nothing to do with this.
             Err(error) => self.fork_failed(task, error, Context::HardIrq),
         }
         self.core.k.leave_kernel(cpu);
+    }
+
+    /// The CPU on which a task sleeps until its start, if it does.
+    fn sleeping_place(&mut self, task: TaskId) -> Option<CpuId> {
+        let places = &self.core.k.allowed[task.index()];
+        let drawn = self.sleeping_places.as_mut()?.below(places.len() as u64);
+        places.iter().nth(drawn as usize)
+    }
+
+    /// A task that slept long enough to have no use left is woken by its own timer.
+    fn wake_to_start(&mut self, task: TaskId) {
+        let state = self.core.k.task_mut(task);
+        state.state = TaskState::Sleeping;
+        state.recent_used_cpu = state.cpu;
+        self.core.k.fair.set_past(task, Past::Slept);
+        self.core.try_to_wake_up(task, Context::HardIrq, 0);
     }
 
     /// The scheduler refused a task (`ops.init_task`), so `fork()` returned an error: there is no child. It never runs,
@@ -88,6 +109,25 @@ impl Simulation {
         self.core.k.allowed[task.index()].iter().next()
     }
 
+    /// Whether a fork makes another process, not a thread, and its time is no part of the runs.
+    fn makes_process(&self, parent: TaskId, spec: u32) -> bool {
+        let same = self.work.workload.tasks[spec as usize].process == self.core.k.task(parent).process;
+        !same && !self.work.workload.calls_in_runs
+    }
+
+    /// Gives the parent of a process to be made the time that takes, once, as work of its own: it is long enough to be
+    /// preempted. Whether it takes time now.
+    pub(crate) fn pays_for_process(&mut self, parent: TaskId, spec: u32) -> bool {
+        let paid = std::mem::take(&mut self.work.actors[parent.index()].paid);
+        if paid || !self.makes_process(parent, spec) {
+            return false;
+        }
+        let cost = self.core.k.cost(CostKind::ForkCall);
+        self.work.actors[parent.index()].paid = cost > 0;
+        self.core.k.task_mut(parent).work_left = cost;
+        cost > 0
+    }
+
     /// The current task forks.
     pub(crate) fn fork(&mut self, cpu: CpuId, parent: TaskId, spec: u32) {
         let child = self.new_task(spec, parent);
@@ -95,6 +135,10 @@ impl Simulation {
         self.core.k.task_mut(child).cpu = self.ideal_cpu().unwrap_or(cpu);
         let cost = self.core.k.cost(CostKind::Wakeup);
         self.core.k.charge(cpu, cost);
+        if self.makes_process(parent, spec) {
+            let own = self.core.k.cost(CostKind::ForkChild);
+            self.core.k.task_mut(child).work_left = own;
+        }
         if let Err(error) = self.core.fork_task(child) {
             self.fork_failed(child, error, Context::Task);
             return;

@@ -82,7 +82,7 @@ impl Simulation {
             Step::WakeWaiters { channel, count } => (Operation::FutexWake, channel, u64::from(count)),
             Step::Take { channel, .. } => (Operation::FutexWait, channel, 0),
             Step::Lock { channel: id } if channel(id).holder.is_some() => (Operation::FutexWait, id, 0),
-            Step::Unlock { channel: id } if !channel(id).takers.is_empty() => (Operation::FutexWake, id, 1),
+            Step::Unlock { channel: id } if channel(id).contended => (Operation::FutexWake, id, 1),
             Step::ConditionWait { condition, .. } => (Operation::FutexWait, condition, 0),
             Step::Barrier { channel } => (Operation::FutexWait, channel, 0),
             Step::WaitChildren => (Operation::WaitChild, none, FOREVER),

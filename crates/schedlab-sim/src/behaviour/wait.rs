@@ -2,6 +2,7 @@
 
 use super::actor::Wait;
 use super::compile::FOREVER;
+use super::interpret::Outcome;
 use crate::core::flags;
 use crate::kernel::{CostKind, Slot, TaskState};
 use crate::simulation::Simulation;
@@ -30,6 +31,46 @@ impl Simulation {
         if timeout != FOREVER {
             self.arm_timer(task, self.core.k.now.saturating_add(timeout));
         }
+    }
+
+    /// The task waits in a call that takes so much by itself first; meanwhile what it waits for may come.
+    pub(crate) fn wait_for(&mut self, task: TaskId, wait: Wait, timeout: u64, call: &[CostKind]) -> Outcome {
+        if self.pays(task, call) {
+            return Outcome::Busy;
+        }
+        self.block(task, wait, timeout);
+        Outcome::Off
+    }
+
+    /// Charges what a step's call takes before it does anything, once; whether that takes time now.
+    pub(crate) fn pays(&mut self, task: TaskId, call: &[CostKind]) -> bool {
+        if self.work.workload.calls_in_runs || std::mem::take(&mut self.work.actors[task.index()].paid) {
+            return false;
+        }
+        let cost = call.iter().map(|kind| self.core.k.cost(*kind)).sum();
+        if cost == 0 {
+            return false;
+        }
+        self.work.actors[task.index()].paid = true;
+        self.core.k.charge(self.core.k.this_cpu, cost);
+        true
+    }
+
+    /// Charges what a call takes after it did what others see.
+    pub(crate) fn pays_behind(&mut self, call: CostKind) {
+        if !self.work.workload.calls_in_runs {
+            let cost = self.core.k.cost(call);
+            self.core.k.charge(self.core.k.this_cpu, cost);
+        }
+    }
+
+    /// Wakes up to `count` who wait there by a call that is not made if nobody does.
+    pub(crate) fn wake_by_futex(&mut self, channel: ChannelId, count: u32) {
+        let state = &self.work.channels[channel.index()];
+        if !(state.takers.is_empty() && state.pollers.is_empty()) {
+            self.pays_behind(CostKind::FutexCall);
+        }
+        self.wake_takers(channel, count, Context::Task, false);
     }
 
     /// The task waits for its timer alone, so long from now.

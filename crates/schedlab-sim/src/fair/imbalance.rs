@@ -28,8 +28,8 @@ enum Standing {
 
 /// What is known of a group (`struct sg_lb_stats`).
 #[derive(Clone, Copy, Debug)]
-struct Stats {
-    group: usize,
+pub(super) struct Stats {
+    pub(super) group: usize,
     standing: Standing,
     /// Average load in proportion to capacity.
     load: u64,
@@ -49,8 +49,8 @@ struct Stats {
 }
 
 impl Stats {
-    fn of(k: &Kernel, pass: &Pass, group: usize) -> Stats {
-        let mut stats = Stats {
+    fn empty(group: usize) -> Stats {
+        Stats {
             group,
             standing: Standing::HasSpare,
             load: 0,
@@ -64,7 +64,24 @@ impl Stats {
             weight: 0,
             cores: 0,
             waits: false,
-        };
+        }
+    }
+
+    /// Adds what tasks do on a CPU.
+    fn add_use(&mut self, k: &Kernel, cpu: CpuId) {
+        let rq = &k.fair.rqs[cpu.index()];
+        self.group_load += rq.average.load;
+        self.util += rq.average.util;
+        self.runnable += rq.average.runnable;
+        self.nr_running += u64::from(k.cpu(cpu).nr_running);
+        self.nr_fair += u64::from(rq.nr_runnable);
+        self.idle_cpus += u64::from(k.is_idle_cpu(cpu));
+        // A real-time task that runs there makes all fair ones wait.
+        self.waits |= rq.nr_runnable > u32::from(rq.curr.is_some());
+    }
+
+    fn of(k: &Kernel, pass: &Pass, group: usize) -> Stats {
+        let mut stats = Stats::empty(group);
         // Linux builds its groups anew when a CPU goes; here they keep it and pass it over.
         let here = |cpu: CpuId| k.is_online(cpu) && k.domains.span(group).contains(cpu);
         for cpu in k.domains.span(group).iter().filter(|cpu| k.is_online(*cpu)) {
@@ -74,15 +91,7 @@ impl Stats {
             if !pass.looks_at(cpu) {
                 continue;
             }
-            let rq = &k.fair.rqs[cpu.index()];
-            stats.group_load += rq.average.load;
-            stats.util += rq.average.util;
-            stats.runnable += rq.average.runnable;
-            stats.nr_running += u64::from(k.cpu(cpu).nr_running);
-            stats.nr_fair += u64::from(rq.nr_runnable);
-            stats.idle_cpus += u64::from(k.is_idle_cpu(cpu));
-            // A real-time task that runs there makes all fair ones wait.
-            stats.waits |= rq.nr_runnable > u32::from(rq.curr.is_some());
+            stats.add_use(k, cpu);
         }
         stats.load = stats.group_load * 1_024 / stats.capacity.max(1);
         stats.standing = stats.classify(pass.imbalance_pct());
@@ -111,6 +120,43 @@ impl Stats {
     /// Whether its CPUs are threads of one core (`SD_SHARE_CPUCAPACITY`).
     fn is_smt(&self) -> bool {
         self.weight > 1 && self.cores <= 1
+    }
+
+    /// `update_sg_wakeup_stats`: the same for a new task, that is on no CPU yet.
+    pub(super) fn for_fork(k: &Kernel, group: usize) -> Stats {
+        let mut stats = Stats::empty(group);
+        for cpu in k.domains.span(group).iter().filter(|cpu| k.is_online(*cpu)) {
+            stats.capacity += u64::from(k.cpu(cpu).scale);
+            stats.weight += 1;
+            stats.add_use(k, cpu);
+        }
+        stats.load = stats.group_load * 1_024 / stats.capacity.max(1);
+        stats.standing = stats.classify(super::select::IMBALANCE_PCT);
+        stats
+    }
+
+    /// Whether a new task goes from its parent's group, this one, to `other`, the idlest of all others
+    /// (`sched_balance_find_dst_group`).
+    pub(super) fn sends_to(&self, other: &Stats) -> bool {
+        if self.standing != other.standing {
+            return self.standing > other.standing;
+        }
+        if self.standing == Standing::HasSpare {
+            return other.idle_cpus > self.idle_cpus;
+        }
+        let allowed = 1_024 * (super::select::IMBALANCE_PCT - 100) / 100;
+        other.load < self.load + allowed && 100 * self.load > super::select::IMBALANCE_PCT * other.load
+    }
+
+    /// Whether it suits a new task better than `found` (`update_pick_idlest`).
+    pub(super) fn is_idler(&self, found: &Stats) -> bool {
+        if self.standing != found.standing {
+            return self.standing < found.standing;
+        }
+        if self.standing == Standing::HasSpare {
+            return (self.idle_cpus, found.util) > (found.idle_cpus, self.util);
+        }
+        self.load < found.load
     }
 
     /// `group_classify`: by tasks, use and how many tasks are runnable on average.

@@ -1,9 +1,10 @@
 //! Wake-up and fork placement of the fair class (`select_task_rq_fair`).
 //!
 //! Wake-ups: waker's or previous CPU (`wake_affine`), then an idle CPU near it (`select_idle_sibling`).
-//! Forks: down the domains to the idlest, by tasks at the moment.
+//! Forks: down the domains to the idlest.
 
 use super::group::task_h_load;
+use super::imbalance::Stats;
 use super::misfit;
 use super::params::Features;
 use super::shared;
@@ -23,7 +24,11 @@ const PACK_IDLE_TENTHS: u64 = 6;
 pub(crate) fn select_task_rq(k: &mut Kernel, task: TaskId, wake_flags: u32) -> CpuId {
     let (prev, here) = (k.task(task).cpu, k.this_cpu);
     if wake_flags & flags::WF_FORK != 0 {
-        return find_idlest(k, task, prev);
+        return if k.task(task).parent.is_idle() {
+            find_idlest(k, task, prev)
+        } else {
+            find_for_child(k, task, prev)
+        };
     }
     let sync = wake_flags & flags::WF_SYNC != 0;
     let affine = here != prev && !wake_wide(k, task, here) && k.may_run_on(task, here);
@@ -110,6 +115,9 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
     if packs(k, task, target) {
         return target;
     }
+    if let Some(other) = packs_elsewhere(k, task, target) {
+        return other;
+    }
     if asymmetric {
         return misfit::select_idle_capacity(k, task, target).unwrap_or(target);
     }
@@ -130,6 +138,20 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
 fn packs(k: &mut Kernel, task: TaskId, cpu: CpuId) -> bool {
     let percent = k.fair.params.vcpu_pack_percent;
     percent > 0 && use_with(k, task, cpu) * 100 < percent * u64::from(k.cpu(cpu).scale)
+}
+
+/// Not in mainline: another CPU of the target's cache that has room for the task, though it may be busy.
+fn packs_elsewhere(k: &mut Kernel, task: TaskId, target: CpuId) -> Option<CpuId> {
+    if k.fair.params.vcpu_pack_percent == 0 {
+        return None;
+    }
+    let span = k.domains.llc_number(target);
+    let count = k.cpu_count() as u32;
+    let others = (1..count).map(|step| CpuId((target.0 + step) % count));
+    let others: Vec<CpuId> = others
+        .filter(|cpu| k.domains.span(span).contains(*cpu) && k.is_online(*cpu) && k.may_run_on(task, *cpu))
+        .collect();
+    others.into_iter().find(|cpu| packs(k, task, *cpu))
 }
 
 /// Not in mainline: a wakee leaves its idle CPU for the waker's while that has much room.
@@ -206,7 +228,45 @@ fn group_rank(k: &Kernel, task: TaskId, span: usize) -> Option<(u64, u64)> {
     (count > 0).then(|| (u64::MAX - idle, running * 1_024 / count))
 }
 
-/// `sched_balance_find_dst_cpu`: from the widest domain down into the idlest group; the local one wins ties.
+/// `sched_balance_find_dst_cpu` for what a task forks: from the widest domain down; the child leaves its parent's group for
+/// one that is idler by use, load or idle CPUs, and there goes to an idle or the least loaded CPU.
+fn find_for_child(k: &Kernel, task: TaskId, parent: CpuId) -> CpuId {
+    let mut cpu = parent;
+    let mut level = None::<Distance>;
+    loop {
+        let below = |domain: &&crate::kernel::Domain| level.is_none_or(|level| domain.level < level);
+        let Some(domain) = k.domains.of(cpu).iter().rev().find(below) else { break };
+        level = Some(domain.level);
+        let (mut local, mut idlest) = (None, None::<Stats>);
+        for &group in &domain.groups {
+            let span = k.domains.span(group);
+            if !span.iter().any(|other| k.is_online(other) && k.may_run_on(task, other)) {
+                continue;
+            }
+            let stats = Stats::for_fork(k, group);
+            if span.contains(cpu) {
+                local = Some(stats);
+            } else if idlest.is_none_or(|found| stats.is_idler(&found)) {
+                idlest = Some(stats);
+            }
+        }
+        let leaves = idlest.filter(|idlest| local.is_none_or(|local| local.sends_to(idlest)));
+        if let Some(group) = leaves {
+            cpu = idlest_of_group(k, task, group.group).unwrap_or(cpu);
+        }
+    }
+    cpu
+}
+
+/// `sched_balance_find_dst_group_cpu`: an idle CPU, or the one with the least load.
+fn idlest_of_group(k: &Kernel, task: TaskId, group: usize) -> Option<CpuId> {
+    let usable = |cpu: &CpuId| k.is_online(*cpu) && k.may_run_on(task, *cpu);
+    let load = |cpu: &CpuId| (!is_free(k, *cpu), k.fair.rqs[cpu.index()].average.load);
+    k.domains.span(group).iter().filter(usable).min_by_key(load)
+}
+
+/// For a task that nobody forks, at the start of a run: from the widest domain down into the group with the fewest tasks;
+/// the local one wins ties.
 fn find_idlest(k: &Kernel, task: TaskId, start: CpuId) -> CpuId {
     let mut cpu = start;
     let mut level = None::<Distance>;

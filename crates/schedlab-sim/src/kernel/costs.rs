@@ -26,6 +26,11 @@ pub(crate) enum CostKind {
     DsqLockCache,
     DsqLockNode,
     DsqLockRemote,
+    PipeCall,
+    FutexCall,
+    WaitCall,
+    ForkCall,
+    ForkChild,
 }
 
 const KINDS: usize = Costs::COUNT;

@@ -56,20 +56,16 @@ pub fn latencies_shown<'a>(
     ]
 }
 
-/// When ticks come, as remainder of the tick's length; zero if the recording does not show it.
-pub(super) fn tick_phase(recording: &Recording) -> Nanos {
+/// When ticks come, as remainder of the tick's length; `None` if the recording does not show it.
+pub(super) fn tick_phase(recording: &Recording) -> Option<Nanos> {
     let tick = 1_000_000_000 / u64::from(recording.machine.hz.max(1));
     let mut times: Vec<u64> = Reader::read_all([recording]).ticks.iter().map(|time| time % tick).collect();
     times.sort_unstable();
     let window = |from: u64| times.partition_point(|at| *at < from);
     let counted = times.iter().map(|&at| (window(at + PHASE_BIN_NS) - window(at), at));
-    let Some((count, from)) = counted.max_by_key(|(count, at)| (*count, std::cmp::Reverse(*at))) else {
-        return Nanos::ZERO;
-    };
-    if count < SAMPLES_MIN || count * 3 < times.len() {
-        return Nanos::ZERO;
-    }
-    Nanos(times[window(from) + count / 2])
+    let (count, from) = counted.max_by_key(|(count, at)| (*count, std::cmp::Reverse(*at)))?;
+    let shows = count >= SAMPLES_MIN && count * 3 >= times.len();
+    shows.then(|| Nanos(times[window(from) + count / 2]))
 }
 
 /// A wake-up whose wakee has not run yet.
@@ -377,7 +373,7 @@ mod tests {
             }
         }
         events.sort_by_key(|event| event.time);
-        let phase = tick_phase(&recording(events)).0;
+        let phase = tick_phase(&recording(events)).expect("most are in one place").0;
         assert!((1_300_000..=1_302_000).contains(&phase), "{phase}");
     }
 }

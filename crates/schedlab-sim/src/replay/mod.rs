@@ -14,6 +14,7 @@
 //! What things cost on the recorded machine is in [`calibrate`].
 //! Not here: reading files, judging how like the recording the replay is.
 
+mod background;
 mod calibrate;
 mod channels;
 pub mod check;

@@ -11,6 +11,9 @@ use schedlab_model::workload::{
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 use std::collections::BTreeMap;
 
+/// A background task that wants its CPU to the end of the recording wants it for so many times as long.
+const GOES_ON_TIMES: u64 = 100;
+
 /// Puts everything together.
 pub(super) fn build(
     recording: &Recording,
@@ -24,13 +27,15 @@ pub(super) fn build(
         (1..recording.tasks.len() as u32).map(TaskId).filter(|task| included[task.index()]).collect();
     let row_of: BTreeMap<TaskId, TaskSpecId> =
         rows.iter().enumerate().map(|(row, &task)| (task, TaskSpecId(row as u32))).collect();
-    let emitter = Emitter { observed, bytes, handled, row_of: &row_of };
+    let goes_on = super::background::goes_on(recording);
+    let emitter = Emitter { observed, bytes, handled, row_of: &row_of, goes_on: &goes_on };
     let mut workload = Workload {
         name: options.name.clone().unwrap_or_else(|| name_of(recording)),
         description: format!("replay of a recording of {}", recording.duration),
         channels: bytes.channels.iter().chain(&handled.channels).cloned().collect(),
         devices: devices(bytes, handled),
         overflow_when_stalled: true,
+        calls_in_runs: true,
         tick_phase: super::calibrate::tick_phase(recording),
         newidle_ratio: super::newidle::ratio(recording),
         cgroups: recording.provenance.groups.clone().unwrap_or_default(),
@@ -113,6 +118,7 @@ struct Emitter<'a> {
     bytes: &'a Bytes,
     handled: &'a Handled,
     row_of: &'a BTreeMap<TaskId, TaskSpecId>,
+    goes_on: &'a [bool],
 }
 
 impl Emitter<'_> {
@@ -135,6 +141,8 @@ impl Emitter<'_> {
         }
         if let Some(&(channel, tokens)) = self.handled.ended.get(&task) {
             ops.push(Op::Post { channel, tokens });
+        } else if self.goes_on[task.index()] {
+            run(&mut ops, GOES_ON_TIMES * recording.duration.0);
         }
         ops.push(Op::Exit);
         (start, Program { ops })

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Live runs of a load, and the seeds it is simulated with.
 const LOAD_RUNS: u64 = 4;
 /// Live pairs.
-const PAIR_RUNS: u64 = 5;
+const PAIR_RUNS: u64 = 6;
 /// Seeds of a simulated workload file.
 const FILE_SEEDS: u64 = 8;
 /// Recordings that are replayed, and seeds of each.
@@ -49,6 +49,8 @@ pub struct Options {
     pub resume: bool,
     /// Simulate anew what was recorded before; nothing runs live.
     pub again: bool,
+    /// Run live only: what is simulated is left to another call, with `again`.
+    pub live_only: bool,
     /// Stop before the next load or pair after this long.
     pub budget: Option<Duration>,
     /// Only loads and pairs whose names contain one of these.
@@ -217,6 +219,7 @@ impl Runner {
                 program_version: env!("CARGO_PKG_VERSION").to_owned(),
                 quick: self.options.quick,
                 costs_ns: shown(&machine.costs),
+                uncontended_ns: uncontended(&machine),
             },
         )
     }
@@ -243,6 +246,9 @@ impl Runner {
                     self.record(&load.command, file)?
                 });
             }
+        }
+        if self.options.live_only {
+            return Ok(());
         }
         if load.command.is_empty() {
             let seeds = 1..=self.count(FILE_SEEDS);
@@ -282,6 +288,9 @@ impl Runner {
         } else {
             self.live_pairs(pair, &recordings, runs)?;
         }
+        if self.options.live_only {
+            return Ok(());
+        }
         if !pair.work.is_empty() {
             let (a, b) = (self.work(&pair.work), self.changed_work(pair));
             let mut of = Prediction { source: Source::File, ..Prediction::default() };
@@ -306,8 +315,8 @@ impl Runner {
     }
 
     fn live_pairs(&self, pair: &Pair, recordings: &[PathBuf], runs: &mut PairRuns) -> Result<()> {
-        let other = self.path("live-b.slrec");
         for (run, file) in (1..).zip(recordings) {
+            let other = self.recording("pair", &format!("{}-changed", pair.name), run);
             // A B, B A, A B: what changes slowly on the machine changes for both.
             let (a, b) = if run % 2 == 1 {
                 let a = self.live(pair, false, run, file)?;
@@ -319,7 +328,6 @@ impl Runner {
             runs.live_a.push(a);
             runs.live_b.push(b);
         }
-        remove(&[other]);
         Ok(())
     }
 
@@ -452,6 +460,12 @@ fn shown(costs: &Costs) -> BTreeMap<String, f64> {
     let named = Costs::NAMES.iter().zip(costs.all());
     let shown = named.filter(|(name, _)| COSTS_SHOWN.contains(name));
     shown.map(|(name, cost)| ((*name).to_owned(), cost.value.0 as f64)).collect()
+}
+
+/// What 19 of 20 wake-ups by an interrupt took on a busy CPU; 0 if none was seen.
+fn uncontended(machine: &MachineDescription) -> f64 {
+    let seen = machine.calibration.as_ref().and_then(|of| of.seen.get("wake_by_interrupt_busy"));
+    seen.map_or(0.0, |seen| seen.quantiles[5] as f64)
 }
 
 /// Files that are in nobody's way any more; one that is not there needs nothing.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// `measure --dir DIR --plan FILE --program FILE [--quick] [--continue] [--again] [--minutes N] [--only NAME] [--host-only] [--vm-only]`
+/// `measure --dir DIR --plan FILE --program FILE [--quick] [--continue] [--again] [--live-only] [--minutes N] [--only NAME] [--host-only] [--vm-only]`
 pub fn measure(arguments: &[String]) -> Result<ExitCode> {
     let mut given = Given::default();
     given.read(arguments)?;
@@ -20,6 +20,7 @@ pub fn measure(arguments: &[String]) -> Result<ExitCode> {
         quick: given.quick,
         resume: given.resume,
         again: given.again,
+        live_only: given.live_only,
         budget: given.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
         only: given.only,
         vm: !given.host_only,
@@ -75,6 +76,7 @@ struct Given {
     quick: bool,
     resume: bool,
     again: bool,
+    live_only: bool,
     minutes: Option<f64>,
     only: Vec<String>,
     host_only: bool,
@@ -96,6 +98,7 @@ impl Given {
                 "--quick" => self.quick = true,
                 "--continue" => self.resume = true,
                 "--again" => self.again = true,
+                "--live-only" => self.live_only = true,
                 "--host-only" => self.host_only = true,
                 "--vm-only" => self.vm_only = true,
                 other => bail!("{other} is no argument of it"),

@@ -83,6 +83,19 @@ fn fill(costs: &mut Costs, seen: &Measured, moved: Distance) {
     let set = |cost: &mut Cost, found: Option<Cost>| *cost = found.unwrap_or(*cost);
     let switches = switches(timed, costs.wakeup.value);
     set(&mut costs.context_switch, replay::measured_cost(&switches));
+    let halves: Vec<u64> = undisturbed(&timed.pipe).iter().map(|both| both / 2).collect();
+    set(&mut costs.pipe_call, replay::measured_cost(&halves));
+    set(&mut costs.futex_call, replay::measured_cost(&undisturbed(&timed.futex)));
+    set(&mut costs.fork_call, replay::measured_cost(&undisturbed(&timed.fork)));
+    let waits = waits(timed, costs);
+    set(&mut costs.wait_call, replay::measured_cost(&waits));
+    let beside = costs.fork_call.value.0
+        + 2 * costs.context_switch.value.0
+        + costs.wait_call.value.0
+        + costs.wakeup.value.0;
+    let children = undisturbed(&timed.fork_and_end);
+    let children: Vec<u64> = children.iter().map(|both| both.saturating_sub(beside)).collect();
+    set(&mut costs.fork_child, replay::measured_cost(&children));
     let migration = match moved {
         Distance::Same => return,
         Distance::Smt => &mut costs.migration_smt,
@@ -105,10 +118,34 @@ fn switches(timed: &Timed, wakeup: Nanos) -> Vec<u64> {
     undisturbed(&timed.pipe_trip_same).iter().map(each).collect()
 }
 
+/// What a wait takes by itself: the rest of a trip of a byte to a task of the same CPU and back, in which are two writes,
+/// two reads, two switches, and for each wait a wake-up.
+fn waits(timed: &Timed, costs: &Costs) -> Vec<u64> {
+    let (trips, waited) = timed.trips_and_waits;
+    if waited < SWITCHES_MIN as u64 {
+        return Vec::new();
+    }
+    let known = 4 * costs.pipe_call.value.0 + 2 * costs.context_switch.value.0;
+    // In thousandths of a wait, as most trips have one.
+    let each = (1_000 * waited / trips.max(1)).max(1);
+    let rest = |trip: &u64| 1_000 * trip.saturating_sub(known) / each;
+    let rest = undisturbed(&timed.pipe_trip_same).iter().map(rest).collect::<Vec<_>>();
+    rest.iter().map(|rest| rest.saturating_sub(costs.wakeup.value.0)).collect()
+}
+
 /// Whole latencies, as a program meets them.
 fn latencies(seen: &Measured) -> BTreeMap<String, Measurement> {
     let Timed {
-        pipe, futex, yields, pipe_trip_same, pipe_trip_other, futex_trip_same, overshoot, stall, ..
+        pipe,
+        futex,
+        yields,
+        pipe_trip_same,
+        pipe_trip_other,
+        futex_trip_same,
+        fork_and_end,
+        overshoot,
+        stall,
+        ..
     } = seen.timed.clone();
     let timed = [
         ("pipe_write_and_read", pipe),
@@ -117,6 +154,7 @@ fn latencies(seen: &Measured) -> BTreeMap<String, Measurement> {
         ("futex_wake_of_nobody", futex),
         ("futex_trip_same_cpu", futex_trip_same),
         ("yield_alone", yields),
+        ("fork_to_end", fork_and_end),
         ("sleep_overshoot", overshoot),
         ("standstill_before_ipi", stall),
         ("wait_beside_message", replay::waits_shown(&seen.recordings).unwrap_or_default()),
@@ -216,6 +254,23 @@ mod tests {
         fill(&mut costs, &seen, Distance::Cache);
         assert_eq!(costs.context_switch.value, Nanos(1_000));
         assert_eq!(costs.migration_cache, Costs::default().migration_cache);
+    }
+
+    /// 10 us there and back with one wait, in which are four calls of 0.5 us, two switches of 1 us and a wake-up of 2 us; with two
+    /// waits in each, two of both.
+    #[test]
+    fn a_wait_takes_what_is_left_of_a_trip() {
+        let mut costs = Costs::default();
+        let value = |ns| Cost { value: Nanos(ns), ..Cost::assumed(0, 0) };
+        (costs.pipe_call, costs.context_switch, costs.wakeup) = (value(500), value(1_000), value(2_000));
+        let timed = |waits| Timed {
+            pipe_trip_same: vec![10_000; 50],
+            trips_and_waits: (500, waits),
+            ..Timed::default()
+        };
+        assert_eq!(waits(&timed(500), &costs), [4_000; 50]);
+        assert_eq!(waits(&timed(1_000), &costs), [1_000; 50]);
+        assert_eq!(waits(&timed(0), &costs), [0; 0], "nobody waited");
     }
 
     /// 10 us there and back, of which two writes and reads are 3 us and two wake-ups 4 us.
