@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How many there are.
-pub(super) const COUNT: u64 = 8;
+pub(super) const COUNT: u64 = 7;
 /// Bytes that a moved task finds cold: a first-level data cache.
 const WARM_BYTES: usize = 32 << 10;
 const LINE_BYTES: usize = 64;
@@ -65,9 +65,6 @@ pub(super) fn play(
     }
     step(6);
     messages(first, &within(phase))?;
-    step(7);
-    pin(first)?;
-    forks(&within(phase), &mut played.timed)?;
     Ok(played)
 }
 
@@ -405,8 +402,16 @@ fn moves(here: CpuId, there: CpuId, until: &Until, samples: &mut Vec<u64>) -> io
     Ok(())
 }
 
-/// Processes that end at once. A parent that its child preempts in the call sees a longer call; the middle ones count.
-fn forks(until: &Until, timed: &mut Timed) -> io::Result<()> {
+/// Processes that end at once, made on that CPU. A parent that its child preempts in the call sees a longer call; the
+/// middle ones count.
+pub(super) fn forks(
+    cpu: CpuId,
+    phase: Duration,
+    stop: &Arc<AtomicBool>,
+    timed: &mut Timed,
+) -> io::Result<()> {
+    let until = Until { end: Instant::now() + phase, stop: Arc::clone(stop) };
+    pin(cpu)?;
     while !until.is_over() {
         let since = Instant::now();
         // SAFETY: the child does nothing but end, without any code of this process.

@@ -124,6 +124,7 @@ pub fn calibrate(
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, CalibrateError> {
     let cpus: Vec<CpuId> = cpus.iter().copied().take(CPUS_MAX).collect();
+    let timed = forks_of_small(&cpus, stop)?;
     let mut rounds: Vec<Round> = Vec::new();
     loop {
         let others: Vec<u64> = rounds.iter().map(|round| round.others_permille).collect();
@@ -135,18 +136,26 @@ pub fn calibrate(
     }
     let others: Vec<u64> = rounds.iter().map(|round| round.others_permille).collect();
     let counting = counting(&others);
-    let mut measured = Measured {
-        recordings: Vec::new(),
-        timed: Timed::default(),
-        rounds: others.len() as u32,
-        others_permille: 0,
-    };
+    let mut measured =
+        Measured { recordings: Vec::new(), timed, rounds: others.len() as u32, others_permille: 0 };
     for (index, round) in rounds.into_iter().enumerate().filter(|(index, _)| counting.contains(index)) {
         measured.others_permille = measured.others_permille.max(others[index]);
         measured.recordings.push(round.recording);
         measured.timed.append(round.timed);
     }
     Ok(measured)
+}
+
+/// Forks, as long as this process is small: what one takes grows with the memory that is copied, of which recordings have
+/// much.
+fn forks_of_small(cpus: &[CpuId], stop: &Arc<AtomicBool>) -> Result<Timed, CalibrateError> {
+    let (first, stop) = (cpus[0], Arc::clone(stop));
+    let player = thread::Builder::new().name("forks".to_owned()).spawn(move || {
+        let mut timed = Timed::default();
+        loads::forks(first, PHASE, &stop, &mut timed).map(|()| timed)
+    })?;
+    let timed = player.join().unwrap_or_else(|_| Err(io::Error::other("a load died")))?;
+    Ok(timed)
 }
 
 /// How many rounds are to be played at least after those with so much work of others; `None` if there are enough, or if the

@@ -109,6 +109,9 @@ pub struct LoadRuns {
     pub name: String,
     /// The same load again and again.
     pub live: Vec<Numbers>,
+    /// The machine file with what things cost then; empty for the session's first.
+    #[serde(default)]
+    pub machine: String,
     /// By source.
     pub simulated: Vec<Simulated>,
     /// Why it is not whole.
@@ -135,6 +138,9 @@ pub struct PairRuns {
     pub live_a: Vec<Numbers>,
     /// Live, with the change.
     pub live_b: Vec<Numbers>,
+    /// The machine file with what things cost then; empty for the session's first.
+    #[serde(default)]
+    pub machine: String,
     /// By source.
     pub predictions: Vec<Prediction>,
     /// Why it is not whole.

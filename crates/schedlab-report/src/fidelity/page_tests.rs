@@ -18,7 +18,7 @@ fn run(mean: f64, p99: f64, makespan: f64, share: f64) -> Numbers {
 fn load(name: &str, kind: Kind, live: Vec<Numbers>, simulated: Vec<Numbers>) -> (Load, LoadRuns) {
     let load = Load { name: name.to_owned(), kind, known: "It is known.".to_owned(), ..Load::default() };
     let simulated = vec![Simulated { source: Source::File, runs: simulated }];
-    (load, LoadRuns { name: name.to_owned(), live, simulated, problem: None })
+    (load, LoadRuns { name: name.to_owned(), live, simulated, machine: String::new(), problem: None })
 }
 
 fn pair(name: &str, live: &[(f64, f64)], predicted: &[(f64, f64)]) -> (Pair, PairRuns) {
@@ -29,7 +29,17 @@ fn pair(name: &str, live: &[(f64, f64)], predicted: &[(f64, f64)]) -> (Pair, Pai
     };
     let ((live_a, live_b), (a, b)) = (sides(live), sides(predicted));
     let predictions = vec![Prediction { source: Source::File, a, b }];
-    (pair, PairRuns { name: name.to_owned(), live_a, live_b, predictions, problem: None })
+    (
+        pair,
+        PairRuns {
+            name: name.to_owned(),
+            live_a,
+            live_b,
+            predictions,
+            machine: String::new(),
+            problem: None,
+        },
+    )
 }
 
 fn measured(loads: Vec<(Load, LoadRuns)>, pairs: Vec<(Pair, PairRuns)>) -> (Plan, Measured) {

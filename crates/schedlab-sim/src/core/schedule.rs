@@ -107,6 +107,7 @@ impl Core {
             self.enter_idle(cpu);
         }
         if prev_state == PrevState::Dead {
+            crate::fair::class::task_dead(&mut self.k, prev);
             self.ext.exit_task(&mut self.k, prev);
         }
     }

@@ -175,6 +175,12 @@ fn dequeue_entities(k: &mut Kernel, cpu: CpuId, first: EntityId, mut flags: u32,
     true
 }
 
+/// `task_dead`: the task has left its CPU for good.
+pub(crate) fn task_dead(k: &mut Kernel, task: TaskId) {
+    let id = k.fair.groups.layout.entity_of(task);
+    entity::remove_dead(k, id);
+}
+
 /// `find_matching_se`: the ancestors of two entities that are on one queue.
 fn find_matching(fair: &Fair, mut a: EntityId, mut b: EntityId) -> (EntityId, EntityId) {
     let depth = |mut id: EntityId| {

@@ -129,6 +129,18 @@ pub(super) fn attach(k: &mut Kernel, cpu: CpuId, rq_id: RqId, id: EntityId) {
     group::propagate(&mut k.fair, rq_id, sum);
 }
 
+/// `remove_entity_load_avg` of a task that ended: what it used no longer counts as use of its CPU. Linux does so at the
+/// queue's next update.
+pub(crate) fn remove_dead(k: &mut Kernel, id: EntityId) {
+    let Some(before) = k.fair.entities[id.index()].attached.take() else { return };
+    update_load_avg(k, before, None);
+    bring_up(k, before);
+    let Fair { rqs, entities, .. } = &mut k.fair;
+    let average = entities[id.index()].average;
+    rqs[before.index()].average.detach(&average);
+    group::propagate(&mut k.fair, before, -(average.load_sum() as i64));
+}
+
 /// Averages of the levels above a queue, before something below them changes.
 fn bring_up(k: &mut Kernel, mut rq_id: RqId) {
     while let Some(owner) = k.fair.groups.layout.owner(rq_id) {

@@ -134,10 +134,12 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
     select_idle_cpu(k, task, target, has_idle_core).unwrap_or(target)
 }
 
-/// Not in mainline, see `vcpu_pack_percent`: a busy CPU that has room for the task keeps it.
+/// Not in mainline, see `vcpu_pack_percent`: a busy CPU on which nobody waits and that has room for the task keeps it.
 fn packs(k: &mut Kernel, task: TaskId, cpu: CpuId) -> bool {
     let percent = k.fair.params.vcpu_pack_percent;
-    percent > 0 && use_with(k, task, cpu) * 100 < percent * u64::from(k.cpu(cpu).scale)
+    percent > 0
+        && k.cpu(cpu).nr_running <= 1
+        && use_with(k, task, cpu) * 100 < percent * u64::from(k.cpu(cpu).scale)
 }
 
 /// Not in mainline: another CPU of the target's cache that has room for the task, though it may be busy.
@@ -230,7 +232,10 @@ fn group_rank(k: &Kernel, task: TaskId, span: usize) -> Option<(u64, u64)> {
 
 /// `sched_balance_find_dst_cpu` for what a task forks: from the widest domain down; the child leaves its parent's group for
 /// one that is idler by use, load or idle CPUs, and there goes to an idle or the least loaded CPU.
-fn find_for_child(k: &Kernel, task: TaskId, parent: CpuId) -> CpuId {
+fn find_for_child(k: &mut Kernel, task: TaskId, parent: CpuId) -> CpuId {
+    if k.may_run_on(task, parent) && packs(k, task, parent) {
+        return parent;
+    }
     let mut cpu = parent;
     let mut level = None::<Distance>;
     loop {

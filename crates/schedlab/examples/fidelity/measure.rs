@@ -19,10 +19,12 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// The machine file that the measurement begins with.
+const MACHINE: &str = "machine.toml";
 /// Live runs of a load, and the seeds it is simulated with.
 const LOAD_RUNS: u64 = 4;
 /// Live pairs.
@@ -32,6 +34,9 @@ const FILE_SEEDS: u64 = 8;
 /// Recordings that are replayed, and seeds of each.
 const REPLAYED: usize = 3;
 const REPLAY_SEEDS: u64 = 3;
+/// What things cost is measured anew before a load or pair that begins so long after the last time: here it changes
+/// twofold within minutes.
+const CALIBRATED_EVERY: Duration = Duration::from_secs(240);
 /// A run that was disturbed by others is made again so often.
 const AGAIN_MAX: u32 = 2;
 
@@ -138,6 +143,8 @@ pub struct Runner {
     interrupted: Arc<AtomicBool>,
     /// Something could not be measured.
     failed: AtomicBool,
+    /// The latest machine file, and when it was measured.
+    calibrated: Mutex<(String, Instant)>,
 }
 
 impl Runner {
@@ -147,7 +154,8 @@ impl Runner {
             signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupted))?;
             signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
         }
-        Ok(Runner { options, interrupted, failed: AtomicBool::new(false) })
+        let calibrated = Mutex::new((MACHINE.to_owned(), Instant::now()));
+        Ok(Runner { options, interrupted, failed: AtomicBool::new(false), calibrated })
     }
 
     fn stopped(&self) -> bool {
@@ -200,14 +208,11 @@ impl Runner {
 
     /// The machine with what things cost on it, measured now, and where and when that was.
     fn session(&self) -> Result<()> {
-        let machine = self.path("machine.toml");
         let before = self.options.resume || self.options.again;
-        if before && machine.exists() && self.path("session.json").exists() {
+        if before && self.path(MACHINE).exists() && self.path("session.json").exists() {
             return Ok(());
         }
-        eprintln!("fidelity: calibrating");
-        self.schedlab(&words(&["machine", "--calibrate", "--output", &machine.display().to_string()]))?;
-        let machine = read_machine(&machine)?;
+        let machine = self.calibrate(MACHINE)?;
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         self.keep(
@@ -224,6 +229,36 @@ impl Runner {
         )
     }
 
+    fn calibrate(&self, name: &str) -> Result<MachineDescription> {
+        eprintln!("fidelity: calibrating");
+        let file = self.path(name);
+        self.schedlab(&words(&["machine", "--calibrate", "--output", &file.display().to_string()]))?;
+        *self.calibrated() = (name.to_owned(), Instant::now());
+        read_machine(&file)
+    }
+
+    fn calibrated(&self) -> MutexGuard<'_, (String, Instant)> {
+        self.calibrated.lock().expect("nobody panics with it")
+    }
+
+    /// The machine file for what is measured now; where nothing runs live, the one that it had before.
+    fn machine(&self, before: Option<String>) -> Result<String> {
+        let (name, since) = self.calibrated().clone();
+        if let Some(before) = before {
+            return Ok(if before.is_empty() { MACHINE.to_owned() } else { before });
+        }
+        if since.elapsed() < CALIBRATED_EVERY {
+            return Ok(name);
+        }
+        let count = (1..).find(|count| !self.path(&format!("machine-at-{count}.toml")).exists());
+        let name = format!("machine-at-{}.toml", count.unwrap_or(1));
+        let costs = uncontended(&self.calibrate(&name)?);
+        let mut session: Session = read_json(&self.path("session.json"))?;
+        session.uncontended_ns = session.uncontended_ns.max(costs);
+        self.keep("session", &session)?;
+        Ok(name)
+    }
+
     fn load(&self, load: &Load) -> Result<()> {
         let began = Instant::now();
         let mut runs = LoadRuns { name: load.name.clone(), ..LoadRuns::default() };
@@ -236,7 +271,9 @@ impl Runner {
         let work = self.work(&load.name).display().to_string();
         let count = self.count(LOAD_RUNS);
         let recordings: Vec<_> = (1..=count).map(|run| self.recording("load", &load.name, run)).collect();
-        if let Some(before) = self.before::<LoadRuns>("load", &load.name)? {
+        let before = self.before::<LoadRuns>("load", &load.name)?;
+        runs.machine = self.machine(before.as_ref().map(|before| before.machine.clone()))?;
+        if let Some(before) = before {
             runs.live = before.live;
         } else {
             for (run, file) in (1..).zip(&recordings) {
@@ -252,13 +289,14 @@ impl Runner {
         }
         if load.command.is_empty() {
             let seeds = 1..=self.count(FILE_SEEDS);
-            let simulated = seeds.map(|seed| self.simulate(&work, &[], seed)).collect::<Result<_>>()?;
+            let simulate = |seed| self.simulate(&work, &[], seed, &runs.machine);
+            let simulated = seeds.map(simulate).collect::<Result<_>>()?;
             runs.simulated.push(Simulated { source: Source::File, runs: simulated });
         }
         let mut replayed = Vec::new();
         for file in self.replayable(&recordings, &runs.live) {
             for seed in 1..=self.count(REPLAY_SEEDS) {
-                replayed.push(self.simulate(&file.display().to_string(), &[], seed)?);
+                replayed.push(self.simulate(&file.display().to_string(), &[], seed, &runs.machine)?);
             }
         }
         runs.simulated.push(Simulated { source: Source::Recording, runs: replayed });
@@ -283,7 +321,9 @@ impl Runner {
     fn measure_pair(&self, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
         let count = self.count(PAIR_RUNS);
         let recordings: Vec<_> = (1..=count).map(|run| self.recording("pair", &pair.name, run)).collect();
-        if let Some(before) = self.before::<PairRuns>("pair", &pair.name)? {
+        let before = self.before::<PairRuns>("pair", &pair.name)?;
+        runs.machine = self.machine(before.as_ref().map(|before| before.machine.clone()))?;
+        if let Some(before) = before {
             (runs.live_a, runs.live_b) = (before.live_a, before.live_b);
         } else {
             self.live_pairs(pair, &recordings, runs)?;
@@ -295,8 +335,8 @@ impl Runner {
             let (a, b) = (self.work(&pair.work), self.changed_work(pair));
             let mut of = Prediction { source: Source::File, ..Prediction::default() };
             for seed in 1..=self.count(FILE_SEEDS) {
-                of.a.push(self.simulate(&a.display().to_string(), &[], seed)?);
-                of.b.push(self.simulate(&b.display().to_string(), &pair.set, seed)?);
+                of.a.push(self.simulate(&a.display().to_string(), &[], seed, &runs.machine)?);
+                of.b.push(self.simulate(&b.display().to_string(), &pair.set, seed, &runs.machine)?);
             }
             runs.predictions.push(of);
         }
@@ -305,8 +345,8 @@ impl Runner {
             for file in self.replayable(&recordings, &runs.live_a) {
                 let file = file.display().to_string();
                 for seed in 1..=self.count(REPLAY_SEEDS) {
-                    of.a.push(self.simulate(&file, &[], seed)?);
-                    of.b.push(self.simulate(&file, &pair.set, seed)?);
+                    of.a.push(self.simulate(&file, &[], seed, &runs.machine)?);
+                    of.b.push(self.simulate(&file, &pair.set, seed, &runs.machine)?);
                 }
             }
             runs.predictions.push(of);
@@ -341,9 +381,7 @@ impl Runner {
         if !self.options.again {
             return Ok(None);
         }
-        let path = self.path(&format!("{kind}-{name}.json"));
-        let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
-        Ok(Some(serde_json::from_slice(&bytes).with_context(|| path.display().to_string())?))
+        read_json(&self.path(&format!("{kind}-{name}.json"))).map(Some)
     }
 
     /// The workload file of the changed side.
@@ -392,8 +430,8 @@ impl Runner {
         }
     }
 
-    fn simulate(&self, work: &str, set: &[String], seed: u64) -> Result<Numbers> {
-        self.simulated(work, "fair", set, seed, &self.path("machine.toml"))
+    fn simulate(&self, work: &str, set: &[String], seed: u64, machine: &str) -> Result<Numbers> {
+        self.simulated(work, "fair", set, seed, &self.path(machine))
     }
 
     /// One simulated run on a machine.
@@ -442,6 +480,11 @@ pub fn names(work: &Path) -> Result<BTreeSet<String>> {
     let text = std::fs::read_to_string(work).with_context(|| work.display().to_string())?;
     let workload = workload::file::parse(&text).with_context(|| work.display().to_string())?;
     Ok(workload.tasks.into_iter().map(|task| task.name).collect())
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    serde_json::from_slice(&bytes).with_context(|| path.display().to_string())
 }
 
 /// A machine file.
