@@ -115,9 +115,6 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
     if packs(k, task, target) {
         return target;
     }
-    if let Some(other) = packs_elsewhere(k, task, target) {
-        return other;
-    }
     if asymmetric {
         return misfit::select_idle_capacity(k, task, target).unwrap_or(target);
     }
@@ -134,26 +131,10 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
     select_idle_cpu(k, task, target, has_idle_core).unwrap_or(target)
 }
 
-/// Not in mainline, see `vcpu_pack_percent`: a busy CPU on which nobody waits and that has room for the task keeps it.
+/// Not in mainline, see `vcpu_pack_percent`: a busy CPU that has room for the task keeps it.
 fn packs(k: &mut Kernel, task: TaskId, cpu: CpuId) -> bool {
     let percent = k.fair.params.vcpu_pack_percent;
-    percent > 0
-        && k.cpu(cpu).nr_running <= 1
-        && use_with(k, task, cpu) * 100 < percent * u64::from(k.cpu(cpu).scale)
-}
-
-/// Not in mainline: another CPU of the target's cache that has room for the task, though it may be busy.
-fn packs_elsewhere(k: &mut Kernel, task: TaskId, target: CpuId) -> Option<CpuId> {
-    if k.fair.params.vcpu_pack_percent == 0 {
-        return None;
-    }
-    let span = k.domains.llc_number(target);
-    let count = k.cpu_count() as u32;
-    let others = (1..count).map(|step| CpuId((target.0 + step) % count));
-    let others: Vec<CpuId> = others
-        .filter(|cpu| k.domains.span(span).contains(*cpu) && k.is_online(*cpu) && k.may_run_on(task, *cpu))
-        .collect();
-    others.into_iter().find(|cpu| packs(k, task, *cpu))
+    percent > 0 && use_with(k, task, cpu) * 100 < percent * u64::from(k.cpu(cpu).scale)
 }
 
 /// Not in mainline: a wakee leaves its idle CPU for the waker's while that has much room.
