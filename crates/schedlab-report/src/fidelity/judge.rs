@@ -332,8 +332,11 @@ pub fn error_of_nine_in_ten(pairs: &[&PairScore<'_>]) -> f64 {
     };
     let mut errors: Vec<f64> = pairs.iter().map(beyond).collect();
     errors.sort_unstable_by(f64::total_cmp);
-    let index = (9 * errors.len()).div_ceil(10);
-    index.checked_sub(1).map_or(0.0, |index| errors[index])
+    let Some(last) = errors.len().checked_sub(1) else { return 0.0 };
+    // In between two of them, so that the worst of a few does not speak for all.
+    let place = 0.9 * last as f64;
+    let (below, above) = (errors[place.floor() as usize], errors[place.ceil() as usize]);
+    below + (above - below) * place.fract()
 }
 
 /// The compared quantity's logarithm. Only times of waiting have a floor.

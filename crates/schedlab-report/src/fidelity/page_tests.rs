@@ -128,6 +128,22 @@ fn signs_errors_and_coverage_are_counted() {
 }
 
 #[test]
+fn what_chance_explains_is_no_error_of_the_model() {
+    let steady = [(100e3, 200e3), (100e3, 200e3), (100e3, 200e3)];
+    let loose = [(50e3, 100e3), (100e3, 200e3), (200e3, 400e3)];
+    let tripled = [(100e3, 300e3), (100e3, 300e3), (100e3, 300e3)];
+    let (plan, measured) =
+        measured(vec![], vec![pair("steady", &steady, &tripled), pair("loose", &loose, &tripled)]);
+    let scores = judge::pairs(&plan, &measured);
+    let error = |index: usize| judge::error_of_nine_in_ten(&[&scores[index]]);
+    assert!((error(0) - 0.5).abs() < 0.01, "{}", error(0));
+    assert!(error(1) < 0.01 && scores[1].error_within() && !scores[1].is_steady());
+    let both = judge::error_of_nine_in_ten(&[&scores[0], &scores[1]]);
+    assert!((both - 0.45).abs() < 0.01, "{both}");
+    assert_eq!(judge::error_of_nine_in_ten(&[]), 0.0);
+}
+
+#[test]
 fn in_ratios_of_run_delay_nothing_is_below_the_floor() {
     let live = [(500e3, 3e3), (500e3, 3.1e3), (500e3, 2.9e3)];
     let simulated = [(500e3, 1e3), (500e3, 1.1e3), (500e3, 0.9e3)];

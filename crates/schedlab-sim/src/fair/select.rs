@@ -214,7 +214,8 @@ fn group_rank(k: &Kernel, task: TaskId, span: usize) -> Option<(u64, u64)> {
 /// `sched_balance_find_dst_cpu` for what a task forks: from the widest domain down; the child leaves its parent's group for
 /// one that is idler by use, load or idle CPUs, and there goes to an idle or the least loaded CPU.
 fn find_for_child(k: &mut Kernel, task: TaskId, parent: CpuId) -> CpuId {
-    if k.may_run_on(task, parent) && packs(k, task, parent) {
+    // Its parent alone there: what runs beside others goes where mainline would put it.
+    if k.may_run_on(task, parent) && k.cpu(parent).nr_running <= 1 && packs(k, task, parent) {
         return parent;
     }
     let mut cpu = parent;

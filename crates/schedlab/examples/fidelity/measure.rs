@@ -25,6 +25,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The machine file that the measurement begins with.
 const MACHINE: &str = "machine.toml";
+/// The recorder as a task: its readings took 14 to 42 µs here.
+const RECORDER: &str = r#"
+[[task]]
+name = "recorder"
+target = false
+nice = -20
+steps = [{ loop = { steps = [{ sleep = "20ms" }, { run = { uniform = ["14us", "42us"] } }] } }]
+"#;
 /// Live runs of a load, and the seeds it is simulated with.
 const LOAD_RUNS: u64 = 4;
 /// Live pairs.
@@ -446,6 +454,7 @@ impl Runner {
         let file = self.path("simulated.slrec");
         let (seed, out) = (seed.to_string(), file.display().to_string());
         let machine = machine.display().to_string();
+        let work = if work.ends_with(".toml") { &self.beside_recorder(work)? } else { work };
         let mut arguments =
             words(&["simulate", work, "--machine", &machine, "--seed", &seed, "--record", &out]);
         arguments.extend(words(&["--scheduler", scheduler]));
@@ -456,6 +465,15 @@ impl Runner {
         let numbers = Numbers::of(&read_recording(&file)?, &BTreeSet::new());
         remove(&[file]);
         Ok(numbers)
+    }
+
+    /// The workload file with the recorder, which is at work beside it live: it reads its rings every 20 ms. A recording
+    /// has it.
+    fn beside_recorder(&self, work: &str) -> Result<String> {
+        let text = std::fs::read_to_string(work).with_context(|| work.to_owned())?;
+        let file = self.path("beside-recorder.toml");
+        std::fs::write(&file, text + RECORDER).with_context(|| file.display().to_string())?;
+        Ok(file.display().to_string())
     }
 
     /// Says that it is done.
