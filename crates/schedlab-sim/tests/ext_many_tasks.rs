@@ -48,8 +48,9 @@ fn a_fork_into_a_full_region_is_of_the_fair_class() {
 #[test]
 fn forks_have_room() {
     for (count, duration) in [(20_000, "3s"), (0, "450ms")] {
+        // Threads of one process: making so many processes takes longer than the run.
         let text = format!(
-            "name = \"forks\"\nduration = \"{duration}\"\n[[task]]\nname = \"child\"\ntemplate = true\nsteps = [{{ run = \"1us\" }}, {{ sleep = \"2500ms\" }}]\n[[task]]\nname = \"parent\"\nsteps = [{{ loop = {{ count = {count}, steps = [{{ fork = \"child\" }}, {{ run = \"5us\" }}] }} }}]\n"
+            "name = \"forks\"\nduration = \"{duration}\"\n[[task]]\nname = \"child\"\nprocess = \"one\"\ntemplate = true\nsteps = [{{ run = \"1us\" }}, {{ sleep = \"2500ms\" }}]\n[[task]]\nname = \"parent\"\nprocess = \"one\"\nsteps = [{{ loop = {{ count = {count}, steps = [{{ fork = \"child\" }}, {{ run = \"5us\" }}] }} }}]\n"
         );
         let result = Run::new("fifo", &text, 2).run(&mut NullSink);
         assert_eq!(result.scheduler_exit, None);

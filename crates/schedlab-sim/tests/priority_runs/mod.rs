@@ -22,6 +22,11 @@ pub fn free() -> Costs {
         &mut costs.timer_latency,
         &mut costs.bpf_kilo_instructions,
         &mut costs.ext_callback,
+        &mut costs.pipe_call,
+        &mut costs.futex_call,
+        &mut costs.wait_call,
+        &mut costs.fork_call,
+        &mut costs.fork_child,
     ] {
         *cost = none;
     }
