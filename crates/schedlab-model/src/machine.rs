@@ -236,6 +236,11 @@ impl Costs {
             dsq_lock_cache: free,
             dsq_lock_node: free,
             dsq_lock_remote: free,
+            pipe_call: free,
+            futex_call: free,
+            wait_call: free,
+            fork_call: free,
+            fork_child: free,
         }
     }
 
