@@ -137,8 +137,8 @@ fn short_time(time: Nanos) -> String {
     let ns = time.0 as f64;
     match time.0 {
         0 => "0".to_owned(),
-        ..1_000_000 => format!("{:.0} us", ns / 1e3),
-        ..1_000_000_000 => format!("{:.1} ms", ns / 1e6),
+        1..1_000_000 => format!("{:.0} us", ns / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns / 1e6),
         _ => format!("{:.2} s", ns / 1e9),
     }
 }

@@ -174,10 +174,9 @@ impl EventSink for Frames<'_> {
             EventKind::Switch { prev, prev_state, .. } if Some(prev) == self.id => {
                 self.asleep = prev_state != PrevState::Runnable;
             }
-            EventKind::Switch { next, .. } if Some(next) == self.id => {
-                if std::mem::take(&mut self.asleep) {
-                    self.woke(event.time);
-                }
+            EventKind::Switch { next, .. } if Some(next) == self.id && self.asleep => {
+                self.asleep = false;
+                self.woke(event.time);
             }
             EventKind::Job { task, released, .. } if Some(task) == self.id => {
                 self.ended(event.time, released);
