@@ -182,9 +182,13 @@ mod tests {
     #[test]
     fn the_interval_doubles_and_halves_within_bounds_and_pausing_stops() {
         let mut screen = screen();
-        (0..20).for_each(|_| _ = press(&mut screen, KeyCode::Char('+')));
+        for _ in 0..20 {
+            press(&mut screen, KeyCode::Char('+'));
+        }
         assert_eq!(screen.interval, INTERVAL_MOST);
-        (0..20).for_each(|_| _ = press(&mut screen, KeyCode::Char('-')));
+        for _ in 0..20 {
+            press(&mut screen, KeyCode::Char('-'));
+        }
         assert_eq!(screen.interval, INTERVAL_LEAST);
         assert_eq!(press(&mut screen, KeyCode::Char(' ')), Action::Draw);
         assert!(screen.paused);
