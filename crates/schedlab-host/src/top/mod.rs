@@ -101,6 +101,7 @@ impl Scheduling {
                 "level: static priority, 0 to 39 marked as interactive, more for children owed"
             }
             "vtime" => "virtual time: CPU time by weight, the least runs",
+            "cfs" => "virtual runtime on its CPU, by weight; the least runs",
             "fifo" => "none: in order of arrival",
             _ => "dsq_vtime as this scheduler sets it",
         }
