@@ -617,7 +617,7 @@ const WATCHED: &[Step] = &[
     ("fair", "schedlab top --json - --interval 500ms --iterations 1 --sort rank"),
     (
         "levels",
-        "schedlab -q run ingosched -- sh -c 'nice -n 5 sh -c \"while :; do :; done\" & sleep 2; \
+        "schedlab -q run ingosched -- sh -c '(while :; do :; done) & renice -n 5 -p $!; sleep 2; \
          schedlab top --json - --interval 1s --iterations 1 --sort cpu; kill $!'",
     ),
     (
@@ -627,7 +627,7 @@ const WATCHED: &[Step] = &[
     (
         "pictures",
         "schedlab run staircase --html /tmp/page.html --perfetto /tmp/trace --cost --json /tmp/run -- \
-         sh -c 'sleep 0.3; sleep 0.3; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; nice -n 10 true'; \
+         sh -c 'sleep 0.3; sleep 0.3; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; \
          echo; grep -o '[0-9]* changes of [0-9]* tasks' /tmp/page.html; grep -o 'woke after sleep' /tmp/page.html | wc -l; \
          grep -o 'slice or interval over' /tmp/page.html | wc -l; wc -c < /tmp/trace",
     ),

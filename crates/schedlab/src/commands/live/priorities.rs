@@ -44,7 +44,7 @@ pub fn write(args: &RunArgs, load: &Load, log: &PriorityLog) -> Result<String, F
         let input = TraceInput {
             events: &drawn.events,
             tasks: &drawn.tasks,
-            cpus: 0,
+            cpus: 1,
             length: drawn.length,
             kernel: machine::kernel_release().parse().unwrap_or(KernelVersion::V7_2),
         };
