@@ -111,8 +111,10 @@ struct css_set___top {
 	struct cgroup___top *dfl_cgrp;
 };
 
+/* Unsigned, as only such members may change their size: both are bytes since 7.2, and were int. */
 struct task_struct___top {
-	int on_rq;
+	unsigned int on_rq;
+	unsigned int on_cpu;
 	struct sched_entity___top se;
 	struct sched_rt_entity___top rt;
 	struct sched_dl_entity___top dl;
@@ -299,7 +301,7 @@ static __always_inline void fill_state(struct task_row *row, struct task_struct 
 	const struct task_struct___top *top = (const void *)task;
 
 	row->on_rq = top->on_rq;
-	row->on_cpu = task->on_cpu;
+	row->on_cpu = top->on_cpu;
 	row->state = task->__state;
 	if (bpf_core_field_exists(top->se.sched_delayed) && top->se.sched_delayed)
 		row->known |= TOP_DELAYED;
