@@ -454,7 +454,8 @@ impl Runner {
         let file = self.path("simulated.slrec");
         let (seed, out) = (seed.to_string(), file.display().to_string());
         let machine = machine.display().to_string();
-        let work = if work.ends_with(".toml") { &self.beside_recorder(work)? } else { work };
+        let beside = work.ends_with(".toml").then(|| self.beside_recorder(work)).transpose()?;
+        let work = beside.as_deref().unwrap_or(work);
         let mut arguments =
             words(&["simulate", work, "--machine", &machine, "--seed", &seed, "--record", &out]);
         arguments.extend(words(&["--scheduler", scheduler]));
