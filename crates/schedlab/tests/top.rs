@@ -33,7 +33,8 @@ fn a_document_an_interval_has_this_process_and_every_cpu() {
         );
         let tasks = document["tasks"].as_array().expect("tasks");
         let pids: Vec<i64> = tasks.iter().filter_map(|task| task["pid"].as_i64()).collect();
-        assert!(pids.is_sorted() && pids.contains(&1), "{pids:?}");
+        // Not number 1: some clouds' kernels hide their agent from BPF.
+        assert!(pids.is_sorted() && pids.contains(&i64::from(std::process::id())), "{pids:?}");
         let busy = tasks.iter().find(|task| task["name"] == "a busy one").expect("our thread");
         assert!(busy["cpu_share"].as_f64().is_some_and(|share| share > 0.1), "{busy}");
         assert!(busy["delay_ns"].is_u64() && busy["class"] != "rt", "{busy}");
