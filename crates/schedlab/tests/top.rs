@@ -25,7 +25,8 @@ fn a_document_an_interval_has_this_process_and_every_cpu() {
     for document in &documents {
         assert_eq!(document["schema_version"], 1);
         let interval = document["interval_ns"].as_u64().expect("a number");
-        assert!((400_000_000..4_000_000_000).contains(&interval), "{interval}");
+        // Readings are due at fixed times: one that comes late shortens the interval after it.
+        assert!((200_000_000..4_000_000_000).contains(&interval), "{interval}");
         let cpus = document["cpus"].as_array().expect("CPUs");
         assert_eq!(
             cpus.len(),
