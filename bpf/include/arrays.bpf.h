@@ -296,21 +296,6 @@ static __always_inline bool pull_task(s32 cpu, u32 least)
 	return busiest >= 0 && dsq_move_to_local(busiest);
 }
 
-/* Takes a task from any CPU: those of the busiest may be bound to it. */
-static __always_inline bool pull_any(s32 own)
-{
-	u32 cpus = scx_bpf_nr_cpu_ids();
-	u32 cpu;
-
-	bpf_for(cpu, 0, CPUS_MAX) {
-		if (cpu >= cpus)
-			break;
-		if ((s32)cpu != own && scx_bpf_dsq_nr_queued(cpu) > 0 && dsq_move_to_local(cpu))
-			return true;
-	}
-	return false;
-}
-
 /* A busy CPU looks from time to time whether another has more to do. */
 static __always_inline bool balance(struct runqueue *rq, s32 cpu, u64 now)
 {

@@ -65,4 +65,19 @@ static __always_inline u64 head_vtime(u64 dsq_id, u64 otherwise)
 	return vtime;
 }
 
+/* From dispatch, where each CPU has a queue of its number: takes a task of any, for those of the busiest may be bound to it. */
+static __always_inline bool pull_any(s32 own)
+{
+	u32 cpus = scx_bpf_nr_cpu_ids();
+	u32 cpu;
+
+	bpf_for(cpu, 0, CPUS_MAX) {
+		if (cpu >= cpus)
+			break;
+		if ((s32)cpu != own && scx_bpf_dsq_nr_queued(cpu) > 0 && dsq_move_to_local(cpu))
+			return true;
+	}
+	return false;
+}
+
 #endif

@@ -103,11 +103,6 @@ static __always_inline bool before(u64 a, u64 b)
 	return (s64)(a - b) < 0;
 }
 
-static __always_inline bool before_or_at(u64 a, u64 b)
-{
-	return (s64)(a - b) <= 0;
-}
-
 static __always_inline u32 task_weight(const struct task_struct *p)
 {
 	return p->policy == SCHED_IDLE ? WEIGHT_IDLE : weight_of(p);
@@ -375,21 +370,6 @@ static __always_inline s32 heaviest_cpu(s32 own, s64 least)
 	return heaviest;
 }
 
-/* Takes a task from any CPU: those of the heaviest may be bound to it. */
-static __always_inline bool pull_any(s32 own)
-{
-	u32 cpus = scx_bpf_nr_cpu_ids();
-	u32 cpu;
-
-	bpf_for(cpu, 0, CPUS_MAX) {
-		if (cpu >= cpus)
-			break;
-		if ((s32)cpu != own && scx_bpf_dsq_nr_queued(cpu) > 0 && dsq_move_to_local(cpu))
-			return true;
-	}
-	return false;
-}
-
 /* A busy CPU takes a task from one that has more to do, if that makes the two more even. */
 static __always_inline bool balance(struct cfs_rq *rq, s32 cpu)
 {
@@ -471,20 +451,20 @@ void SCHED_OP(cfs_quiescent, struct task_struct *p, u64 deq_flags)
 }
 
 /* The task's distance from its queue's time, in its virtual time of another weight. */
-static __always_inline void reweigh(struct task_struct *p, struct entity *entity, u32 before, u32 weight)
+static __always_inline void reweigh(struct task_struct *p, struct entity *entity, u32 old, u32 weight)
 {
 	u64 origin, vruntime, distance;
 
-	if (entity->home == NOWHERE || !before || !weight || before == weight)
+	if (entity->home == NOWHERE || !old || !weight || old == weight)
 		return;
 	origin = rq_of(entity->home)->min_vruntime;
 	vruntime = p->scx.dsq_vtime;
-	if (before_or_at(origin, vruntime)) {
-		distance = (vruntime - origin) * before / weight;
-		vruntime = origin + distance;
-	} else {
-		distance = (origin - vruntime) * before / weight;
+	if (before(vruntime, origin)) {
+		distance = (origin - vruntime) * old / weight;
 		vruntime = origin - distance;
+	} else {
+		distance = (vruntime - origin) * old / weight;
+		vruntime = origin + distance;
 	}
 	set_dsq_vtime(p, vruntime);
 }
