@@ -74,6 +74,31 @@ pub fn parse_candidate(text: &str, library: &[&str]) -> Result<Candidate, Candid
     Ok(candidate(text, scheduler, settings))
 }
 
+/// Checks that the weight table of a candidate, Linux's if it has none, has the nice value that it sets.
+///
+/// # Errors
+/// [`CandidateError::Setting`] names the range.
+pub fn check_nice(candidate: &Candidate) -> Result<(), CandidateError> {
+    let table = candidate.settings.iter().rev().find_map(|setting| match setting {
+        Setting::Weights(table) => Some(table.clone()),
+        _ => None,
+    });
+    let table = table.unwrap_or_default();
+    let outside = |setting: &&Setting| matches!(setting, Setting::Nice(nice) if !table.has(*nice));
+    let Some(Setting::Nice(nice)) = candidate.settings.iter().find(outside) else { return Ok(()) };
+    let (strongest, weakest) = table.range();
+    Err(CandidateError::Setting {
+        candidate: candidate.name.clone(),
+        text: format!("nice={}", nice.get()),
+        problem: format!(
+            "the weight table '{}' has nice {} (strongest) to {}; weights=refine:COUNT is wider",
+            table.name(),
+            strongest.get(),
+            weakest.get()
+        ),
+    })
+}
+
 /// Reads `KEY=VALUE`; the error is what is wrong.
 pub fn parse_setting(text: &str) -> Result<Setting, String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, e.g. slice=100us")?;
@@ -81,7 +106,10 @@ pub fn parse_setting(text: &str) -> Result<Setting, String> {
         "policy" => Setting::Policy(parse_policy(value)?),
         "nice" => {
             let nice: i64 = value.parse().map_err(|_| "nice is a whole number, -20 to 19".to_owned())?;
-            Setting::Nice(Nice::new(nice).map_err(|error| error.to_string())?)
+            // Which of these there are is known once the weight table is.
+            let widest =
+                |error| format!("{error}, -32 to 31 with a wider weight table (weights=refine:COUNT)");
+            Setting::Nice(Nice::widened(nice).map_err(widest)?)
         }
         "slice" => {
             let slice: Nanos = value.parse().map_err(|error| format!("{error}"))?;
@@ -114,23 +142,31 @@ fn parse_policy(text: &str) -> Result<Policy, String> {
 }
 
 fn candidate(name: &str, scheduler: SchedulerChoice, settings: Vec<Setting>) -> Candidate {
+    let requirements = requirements(&scheduler, &settings);
+    let usability = if requirements.is_empty() { Usability::UsableHere } else { Usability::Unknown };
+    Candidate { name: name.to_owned(), scheduler, settings, requirements, usability }
+}
+
+/// What a scheduler with these settings needs of a machine.
+pub fn requirements(scheduler: &SchedulerChoice, settings: &[Setting]) -> Vec<Requirement> {
     let mut requirements = Vec::new();
+    let is_kernel = *scheduler == SchedulerChoice::Kernel;
     if matches!(scheduler, SchedulerChoice::Object(_)) {
         requirements.push(Requirement::SchedExt);
     }
-    for setting in &settings {
+    for setting in settings {
         match setting {
             Setting::Slice(_) => requirements.push(Requirement::Kernel(KernelVersion::V6_12)),
-            Setting::Knob { .. } if scheduler == SchedulerChoice::Kernel => {
-                requirements.push(Requirement::Debugfs);
+            Setting::Knob { .. } if is_kernel => requirements.push(Requirement::Debugfs),
+            Setting::Weights(table) if is_kernel && table.weights() != WeightTable::linux().weights() => {
+                requirements.push(Requirement::WeightTable);
             }
             Setting::Policy(policy) if policy.is_realtime() => requirements.push(Requirement::RaisePriority),
             Setting::Nice(nice) if nice.get() < 0 => requirements.push(Requirement::RaisePriority),
             _ => {}
         }
     }
-    let usability = if requirements.is_empty() { Usability::UsableHere } else { Usability::Unknown };
-    Candidate { name: name.to_owned(), scheduler, settings, requirements, usability }
+    requirements
 }
 
 /// What a comparison tries when nobody says: the kernel's class as it is, as BATCH and with slices around its own
@@ -166,6 +202,9 @@ mod tests {
         assert_eq!(read("fair:base_slice_ns=3000000").requirements, [Requirement::Debugfs]);
         assert_eq!(read("vtime:slice_ns=5").requirements, [Requirement::SchedExt]);
         assert_eq!(read("fair:policy=fifo:rt_priority=3").requirements, [Requirement::RaisePriority]);
+        assert_eq!(read("fair:weights=group:2:shrink").requirements, [Requirement::WeightTable]);
+        assert!(read("fair:weights=linux").requirements.is_empty());
+        assert_eq!(read("vtime:weights=group:2").requirements, [Requirement::SchedExt]);
         assert_eq!(read("./x.bpf.o").scheduler, SchedulerChoice::Object("./x.bpf.o".to_owned()));
     }
 
@@ -174,9 +213,25 @@ mod tests {
         let error = |text: &str| parse_candidate(text, LIBRARY).expect_err(text).to_string();
         assert!(error("vtim").contains("known: fair, fifo, vtime"));
         assert!(error("fair:slice=1s").contains("100us to 100ms"));
-        assert!(error("fair:nice=30").contains("-20 (strongest) to 19"));
+        assert!(error("fair:nice=40").contains("-20 (strongest) to 19, -32 to 31 with a wider weight table"));
+        assert!(error("fair:weights=group:41").contains("1 to 40"));
         assert!(error("fair:policy").contains("KEY=VALUE"));
         assert!(error("fair:policy=fast").contains("normal, batch, idle, fifo or rr"));
+    }
+
+    #[test]
+    fn a_nice_value_must_be_in_the_weight_table() {
+        let check = |text: &str| check_nice(&parse_candidate(text, LIBRARY).expect(text));
+        assert_eq!(check("fair:nice=19"), Ok(()));
+        assert_eq!(check("fair:nice=29:weights=refine:60"), Ok(()));
+        for (text, says) in [
+            ("fair:nice=20", "'linux' has nice -20 (strongest) to 19"),
+            ("fair:nice=30:weights=refine:60", "'refine:60' has nice -30 (strongest) to 29"),
+            ("vtime:weights=group:5:shrink:nice=4", "'group:5:shrink' has nice -4 (strongest) to 3"),
+        ] {
+            let error = check(text).expect_err(text).to_string();
+            assert!(error.contains(says) && error.contains(text), "{error}");
+        }
     }
 
     #[test]

@@ -166,6 +166,12 @@ impl Capabilities {
             Requirement::RaisePriority => {
                 (self.raise_priority, "the right to raise priority: use sudo, or CAP_SYS_NICE".to_owned())
             }
+            // Nothing tells which weights a kernel was built with, and no stock kernel has others than Linux's.
+            Requirement::WeightTable => (
+                false,
+                "a kernel built with these weights: the scheduler cfs takes them on any kernel with sched_ext"
+                    .to_owned(),
+            ),
         };
         (!there).then_some(words)
     }
@@ -197,6 +203,8 @@ mod tests {
         let needs = here.usability(&[Requirement::SchedExt, Requirement::RaisePriority]);
         let Usability::Needs(words) = needs else { panic!("it lacks both") };
         assert!(words.contains("CONFIG_SCHED_CLASS_EXT") && words.contains("CAP_SYS_NICE"), "{words}");
+        let weights = here.usability(&[Requirement::WeightTable]);
+        assert!(matches!(weights, Usability::Needs(words) if words.contains("the scheduler cfs")));
         let newer = here.usability(&[Requirement::Kernel(KernelVersion::V7_2)]);
         assert_eq!(newer, Usability::Needs("Linux 7.2 or newer; this is 6.12.1".to_owned()));
     }

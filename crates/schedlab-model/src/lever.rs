@@ -53,6 +53,8 @@ pub enum Requirement {
     Debugfs,
     /// The right to raise priority (root or CAP_SYS_NICE).
     RaisePriority,
+    /// A kernel that was built with other weights of nice values.
+    WeightTable,
 }
 
 /// Whether a candidate could be applied on the machine at hand.

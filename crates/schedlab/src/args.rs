@@ -448,12 +448,16 @@ pub struct DoctorArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = "EXAMPLES
   schedlab show recording.slrec
+  schedlab show recording.slrec --character
   schedlab show vtime
   schedlab show ./my.bpf.o --json -")]
 pub struct ShowArgs {
     /// Recording, workload, object file or scheduler
     #[arg(value_name = "FILE|OBJECT|SCHEDULER", value_hint = ValueHint::FilePath)]
     pub what: String,
+    /// What character the tasks of a recording have: batch, interactive, periodic or communicating, and by what numbers
+    #[arg(long)]
+    pub character: bool,
     /// Kernel an object is checked against
     #[arg(long, value_name = "VERSION")]
     pub kernel: Option<KernelVersion>,

@@ -10,7 +10,7 @@ use crate::setup::{Scope, SetupFile, evaluate};
 use crate::simulator::Piece;
 use anyhow::{Context, anyhow};
 use schedlab_bpf::image::ObjectImage;
-use schedlab_control::candidates::parse_setting;
+use schedlab_control::candidates::{check_nice, parse_setting, requirements};
 use schedlab_control::{parse_candidate, standard_candidates};
 use schedlab_host::capability;
 use schedlab_host::machine::now_unix_s;
@@ -164,7 +164,9 @@ pub fn candidates(
     }
     let here = capability::probe();
     for candidate in &mut all {
+        candidate.requirements = requirements(&candidate.scheduler, &candidate.settings);
         candidate.usability = here.usability(&candidate.requirements);
+        check_nice(candidate).map_err(Failure::input)?;
         check_knobs(candidate)?;
     }
     Ok(all)

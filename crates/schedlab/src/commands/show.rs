@@ -1,33 +1,42 @@
 //! `schedlab show`: what is in a recording, a workload, an object file or a scheduler.
 
-use super::{curves, pictures};
+use super::{common, curves, pictures};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::inputs::objects;
 use crate::inputs::schedulers::{self, Described};
 use crate::inputs::work::{self, Work};
 use crate::output::{print_text, write_file};
+use anyhow::anyhow;
 use schedlab_model::machine::KernelVersion;
 use schedlab_model::metric::Metric;
 use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
-use schedlab_report::{MetricsCollector, triage::Triage, units};
+use schedlab_report::{MetricsCollector, character, triage::Triage, units};
 use serde_json::{Value, json};
 
 /// Shows it as text or JSON.
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     let is_object = args.what.ends_with(".o") || schedulers::library().contains(&args.what.as_str());
+    if is_object && args.character {
+        return Err(no_recording(&args.what));
+    }
     let (text, value) = if is_object {
         let kernel = args.kernel.unwrap_or(KernelVersion::V7_2);
         object(&args.what, &schedulers::describe_for(&args.what, kernel)?, kernel)
     } else {
         match work::load(&args.what)? {
+            Work::Workload(_) if args.character => return Err(no_recording(&args.what)),
             Work::Workload(workload) => (workload_text(&workload), json!(*workload)),
             Work::Recording(recording) => {
                 if let Some(path) = &args.perfetto {
                     write_file(path, &pictures::trace_of(&recording))?;
                 }
-                recording_text(&args.what, &recording)
+                if args.character {
+                    character_text(&args.what, &recording)
+                } else {
+                    recording_text(&args.what, &recording)
+                }
             }
         }
     };
@@ -115,6 +124,31 @@ fn more(tasks: usize) -> String {
     match tasks.saturating_sub(TASKS_SHOWN) {
         0 => String::new(),
         rest => format!("           and {rest} more\n"),
+    }
+}
+
+/// Nothing else has characters.
+fn no_recording(what: &str) -> Failure {
+    Failure::BadInput(anyhow!(
+        "{what} is no recording, and only recordings tell characters: record a command with `schedlab record`, or \
+         simulate work into one with `schedlab simulate ... --record FILE`"
+    ))
+}
+
+/// What character its tasks have.
+fn character_text(name: &str, recording: &Recording) -> (String, Value) {
+    let all = character::of(recording);
+    let value = json!({"recording": name, "duration_ns": recording.duration.0, "characters": all});
+    let head = format!("Recording  {name}: {}; {}\n", recording.provenance.what(), recording.duration);
+    let next = format!("Next       schedlab compare {name} -s {}\n", levers(recording.machine.kernel));
+    (head + &character::render(&all, common::text_options()) + &next, value)
+}
+
+/// Candidates that pull each lever of the fair class once.
+fn levers(kernel: KernelVersion) -> &'static str {
+    match kernel >= KernelVersion::V6_12 {
+        true => "fair,fair:policy=batch,fair:nice=5,fair:slice=20ms,fair:weights=group:5",
+        false => "fair,fair:policy=batch,fair:nice=5,fair:weights=group:5",
     }
 }
 

@@ -1,0 +1,115 @@
+//! plugsched-2006: hackbench, wake-ups and interbench under the four schedulers of the slides.
+//!
+//! [`printed`] is what the slides print, [`tables`] and [`claims`] set ours beside it. Not here: the runs
+//! ([`bench`]), the schedulers (bpf/schedulers), the machine (machines/).
+
+mod claims;
+mod printed;
+mod tables;
+
+use crate::args::MachineChoice;
+use crate::args::bench::{Bench, BenchArgs};
+use crate::args::reproduce::ReproduceArgs;
+use crate::commands::bench::{self, Row};
+use crate::commands::{Context, common};
+use crate::failure::Failure;
+use crate::output::{print_text, write_file};
+use printed::PLUGSCHED;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the machine file says of all its costs, ten times those of a recent machine, for what the workloads' own costs
+/// are. Nothing is fitted to any table.
+/// Sockets are those of 2.6.17 and of today: three quarters of the buffer must be free before senders go on.
+const HACKBENCH: [&str; 5] = ["send=15us", "receive=12us", "fork=600us", "start=200us", "resume=20850"];
+
+/// The slides print the time between broadcasts only as an example, of 33 ms.
+const WAKEUP: [&str; 4] = ["run=50us", "period=33ms", "settle=2s", "loops=100"];
+
+/// Everything that was run.
+#[derive(Debug, Serialize)]
+struct Ours {
+    hackbench: Vec<Row>,
+    wakeup: Vec<Row>,
+    interbench: Vec<Row>,
+    interbench_rt: Vec<Row>,
+}
+
+/// Runs it.
+pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
+    let interrupted = common::interrupt_flag();
+    let rows = |bench, sets: &[&str]| rows(args, bench, sets, context, &interrupted);
+    let [load, of_wakeup]: [&[&str]; 2] =
+        if args.quick { [&["groups=3"], &["groups=1", "samples=100"]] } else { [&["groups=30"], &[]] };
+    let interbench = ["copy=1ms", "turn=1ms", if args.quick { "length=3s" } else { "length=30s" }];
+    let ours = Ours {
+        hackbench: rows(Bench::Hackbench, &[&HACKBENCH[..], load].concat())?,
+        wakeup: rows(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup].concat())?,
+        interbench: rows(Bench::Interbench, &interbench)?,
+        interbench_rt: rows(Bench::Interbench, &[&interbench[..], &["rt=1"]].concat())?,
+    };
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string(&ours).map_err(Failure::input)?;
+        write_file(path, (text + "\n").as_bytes())?;
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
+    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+        print_text(&(tables::all(&ours) + &claims::all(&ours)))?;
+    }
+    Ok(())
+}
+
+/// How the board's kernel measured time: its `sched_clock()` counted jiffies (arch/mips/kernel/time.c of 2.6.17).
+const CLOCK: &str = "jiffy_clock=1";
+
+fn rows(
+    args: &ReproduceArgs,
+    bench: Bench,
+    sets: &[&str],
+    context: Context,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Vec<Row>, Failure> {
+    let of_reader = args.set.iter().cloned();
+    let machine = MachineChoice { machine: Some("paper-plugsched".to_owned()), cpus: None, kernel: None };
+    let args = BenchArgs {
+        bench,
+        scheduler: PLUGSCHED.iter().map(|paper| paper.name.to_owned()).collect(),
+        set: sets.iter().map(|set| (*set).to_owned()).chain([CLOCK.to_owned()]).chain(of_reader).collect(),
+        live: false,
+        model: false,
+        quick: false,
+        // 2.6.17 had none, and two of the four let tasks wait for longer than it allows.
+        no_watchdog: true,
+        duration: None,
+        seed: args.seed,
+        jobs: args.jobs,
+        json: None,
+        machine,
+    };
+    let mut rows = bench::rows(&args, context, interrupted, &|_| Ok(()))?;
+    for row in &mut rows {
+        // Without its knobs, which are all the same.
+        row.scheduler.truncate(row.scheduler.find(':').unwrap_or(row.scheduler.len()));
+    }
+    Ok(rows)
+}
+
+/// One value for each scheduler, in the order of [`PLUGSCHED`]; not a number where there is none.
+fn of_each(rows: &[Row], part: &str, value: impl Fn(&Row) -> Option<f64>) -> [f64; 4] {
+    PLUGSCHED.each_ref().map(|paper| {
+        let row = rows.iter().find(|row| row.scheduler == paper.name && row.part == part);
+        row.and_then(&value).unwrap_or(f64::NAN)
+    })
+}
+
+/// Mean wake-up latency in us.
+fn wakeup_means(ours: &Ours, part: &str, filtered: bool) -> [f64; 4] {
+    of_each(&ours.wakeup, part, |row| row.summary(filtered).map(|summary| summary.mean / 1e3))
+}
+
+fn hackbench_seconds(ours: &Ours) -> [f64; 4] {
+    of_each(&ours.hackbench, "hackbench", |row| Some(row.duration_ns as f64 / 1e9))
+}

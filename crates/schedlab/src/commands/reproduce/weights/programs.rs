@@ -1,0 +1,204 @@
+//! Table 7 and figure 4: programs alone and together under every table; and how slow a program becomes beside others.
+//!
+//! fibo computes at a stretch, sysbench's cpu test has four threads that look for primes, its threads test four that take
+//! turns at a lock, c-ray four that render lines of differing length, fft and sparse stand for the scientific programs: one
+//! thread that works through memory, in larger and smaller steps. All have nice 0, as the paper does not tell another.
+//! mflops are work by time: they fall as the time rises.
+
+use super::lab::{Cpus, Job, LINUX, Lab, Ran, TABLES};
+use super::numbers::Interval;
+use super::render_table;
+use crate::failure::Failure;
+use serde::Serialize;
+
+/// Names of programs, and their tasks as a workload file has them.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("fibo", "steps = [{ run = \"2s\" }]"),
+    ("sb-cpu", "count = 4\nsteps = [{ loop = { count = 500, steps = [{ run = \"1ms\" }] } }]"),
+    (
+        "sb-threads",
+        "count = 4\nsteps = [{ loop = { count = 3000, steps = [{ lock = \"mutex\" }, { run = \"50us\" }, \
+         { yield = true }, { unlock = \"mutex\" }, { run = \"50us\" }] } }]",
+    ),
+    (
+        "c-ray",
+        "count = 4\nsteps = [{ loop = { count = 200, steps = [{ run = { uniform = [\"1ms\", \"4ms\"] } }] } }]",
+    ),
+    ("fft", "steps = [{ loop = { count = 300, steps = [{ touch = 524288 }, { run = \"5ms\" }] } }]"),
+    ("sparse", "steps = [{ loop = { count = 1500, steps = [{ touch = 65536 }, { run = \"1ms\" }] } }]"),
+];
+
+/// One program under one table.
+#[derive(Clone, Debug, Serialize)]
+pub struct OfProgram {
+    /// The program.
+    pub program: &'static str,
+    /// The table.
+    pub table: &'static str,
+    /// Time until it is done, s: alone on the machine.
+    pub alone_s: Interval,
+    /// The same with all six at once.
+    pub together_s: Interval,
+    /// Its time alone by that under Linux's table, seed by seed.
+    pub alone_by_linux: Interval,
+    /// The same with all six at once.
+    pub together_by_linux: Interval,
+}
+
+/// fibo beside so many others that never end, on one CPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct Beside {
+    /// How many run.
+    pub runnable: u32,
+    /// Nice value of the others.
+    pub nice: i32,
+    /// The table.
+    pub table: &'static str,
+    /// Its time by its time alone under the same table.
+    pub slowdown: Interval,
+}
+
+/// All that was run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Programs {
+    /// Table 7.
+    pub programs: Vec<OfProgram>,
+    /// Slowdown by the number of runnable tasks.
+    pub beside: Vec<Beside>,
+}
+
+/// Runs everything.
+pub fn run(lab: &Lab<'_>) -> Result<Programs, Failure> {
+    Ok(Programs { programs: table_7(lab)?, beside: beside(lab)? })
+}
+
+/// A workload of these programs.
+fn workload(programs: &[(&str, &str)]) -> String {
+    let tasks = programs
+        .iter()
+        .map(|(name, rest)| format!("[[task]]\nname = \"{name}\"\nprocess = \"{name}\"\n{rest}\n"));
+    format!("name = \"table-7\"\n[channels]\nmutex = {{ type = \"mutex\" }}\n{}", tasks.collect::<String>())
+}
+
+fn table_7(lab: &Lab<'_>) -> Result<Vec<OfProgram>, Failure> {
+    let alone = PROGRAMS.iter().map(|program| workload(std::slice::from_ref(program)));
+    let works: Vec<String> = alone.chain([workload(&PROGRAMS)]).collect();
+    let jobs: Vec<Job> = works.iter().flat_map(|work| lab.every(&TABLES, Cpus::All, work)).collect();
+    let ran = lab.run(&jobs)?;
+    let seeds = lab.seeds.len();
+    // Times of a program in the runs of a work under a table.
+    let times = |work: usize, table: usize, program: &str| -> Vec<f64> {
+        let first = (work * TABLES.len() + table) * seeds;
+        let ends = ran[first..first + seeds].iter().map(|ran: &Ran| ran.end_of(program));
+        ends.map(|end| end.expect("programs run to their end")).collect()
+    };
+    let linux = TABLES.iter().position(|name| *name == LINUX).expect("it is one of them");
+    let family = PROGRAMS.len() * (TABLES.len() - 1);
+    let mut all = Vec::new();
+    for (index, (program, _)) in PROGRAMS.into_iter().enumerate() {
+        for (number, table) in TABLES.into_iter().enumerate() {
+            let [alone, together] = [index, PROGRAMS.len()].map(|work| times(work, number, program));
+            let ratio = |work: usize, values: &[f64]| {
+                let base = times(work, linux, program);
+                Interval::of_ratio(values.iter().copied().zip(base), family)
+            };
+            all.push(OfProgram {
+                program,
+                table,
+                alone_s: Interval::of_mean(&alone, family),
+                together_s: Interval::of_mean(&together, family),
+                alone_by_linux: ratio(index, &alone),
+                together_by_linux: ratio(PROGRAMS.len(), &together),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Numbers of runnable tasks, fibo among them.
+const RUNNABLE: [u32; 4] = [1, 2, 4, 8];
+/// Nice values of the others.
+pub const NICE: [i32; 2] = [0, 5];
+
+fn beside(lab: &Lab<'_>) -> Result<Vec<Beside>, Failure> {
+    let work = if lab.quick { 1 } else { 5 };
+    let mut jobs = Vec::new();
+    for nice in NICE {
+        for runnable in RUNNABLE {
+            jobs.extend(lab.every(&TABLES, Cpus::One, &crowd(runnable, nice, work)));
+        }
+    }
+    let ran = lab.run(&jobs)?;
+    let mut groups = ran.chunks(lab.seeds.len());
+    let family = NICE.len() * RUNNABLE.len() * TABLES.len();
+    let mut all = Vec::new();
+    for nice in NICE {
+        let mut alone: Vec<Vec<f64>> = Vec::new();
+        for runnable in RUNNABLE {
+            for (index, table) in TABLES.into_iter().enumerate() {
+                let runs = groups.next().expect("a run for every job");
+                let times: Vec<f64> =
+                    runs.iter().map(|ran| ran.end_of("fibo").expect("it runs to its end")).collect();
+                if runnable == 1 {
+                    alone.push(times.clone());
+                }
+                let slowdown = Interval::of_ratio(times.into_iter().zip(alone[index].clone()), family);
+                all.push(Beside { runnable, nice, table, slowdown });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// fibo of so many seconds beside hogs.
+fn crowd(runnable: u32, nice: i32, seconds: u32) -> String {
+    let others = match runnable - 1 {
+        0 => String::new(),
+        count => format!(
+            "[[task]]\nname = \"other\"\ncount = {count}\nnice = {nice}\ntarget = false\n\
+             steps = [{{ run = \"1000000s\" }}]\n"
+        ),
+    };
+    format!("name = \"crowd\"\n[[task]]\nname = \"fibo\"\nsteps = [{{ run = \"{seconds}s\" }}]\n{others}")
+}
+
+/// As text.
+pub fn render(all: &Programs) -> String {
+    let row = |of: &OfProgram| {
+        vec![
+            of.program.to_owned(),
+            of.table.to_owned(),
+            format!("{:.3}", of.alone_s.estimate),
+            format!("{}", of.alone_by_linux),
+            format!("{:.3}", of.together_s.estimate),
+            format!("{:.2}", of.together_s.estimate / of.alone_s.estimate),
+            format!("{}", of.together_by_linux),
+        ]
+    };
+    let titles = [
+        "Table 7, figure 4. program",
+        "table",
+        "s alone",
+        "of linux's",
+        "s together",
+        "of alone",
+        "of linux's (below 1 is a gain)",
+    ];
+    let programs = render_table(&titles, 2, all.programs.iter().map(row).collect());
+    let cell = |nice: i32, runnable: u32, table: &str| {
+        let found = all
+            .beside
+            .iter()
+            .find(|beside| (beside.nice, beside.runnable, beside.table) == (nice, runnable, table));
+        found.map_or(String::new(), |beside| format!("{:.2}", beside.slowdown))
+    };
+    let mut rows = Vec::new();
+    for nice in NICE {
+        for runnable in RUNNABLE {
+            let cells = TABLES.iter().map(|table| cell(nice, runnable, table));
+            rows.push([vec![runnable.to_string(), nice.to_string()], cells.collect()].concat());
+        }
+    }
+    let titles = [&["Slowdown of fibo (nice 0): runnable", "nice of the others"][..], &TABLES].concat();
+    programs + "\n" + &render_table(&titles, 0, rows)
+}
