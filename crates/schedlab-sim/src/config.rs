@@ -198,6 +198,8 @@ pub struct TaskAccount {
     pub involuntary_switches: u64,
     /// Moves between CPUs.
     pub migrations: u64,
+    /// Of a task of the fair class: its `vruntime` when the run ended, in ns, as the queue counts that it was on.
+    pub vruntime: Option<i64>,
 }
 
 /// Lower bounds on the makespan, of the ideal scheduler.

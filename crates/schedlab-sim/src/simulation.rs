@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::error::SimError;
 use crate::ext::Ext;
 use crate::fair::{Fair, FairParams};
-use crate::kernel::{CostKind, CostTable, CpuEvent, Domains, Kernel, KernelParts, Slot, TaskState};
+use crate::kernel::{Class, CostKind, CostTable, CpuEvent, Domains, Kernel, KernelParts, Slot, TaskState};
 use crate::rt::Rt;
 use crate::schedulers::Schedulers;
 use schedlab_model::event::{Context, EventSink, IrqSource};
@@ -392,6 +392,8 @@ impl Simulation {
             voluntary_switches: task.nvcsw,
             involuntary_switches: task.nivcsw,
             migrations: task.migrations,
+            vruntime: (index > 0 && task.class == Class::Fair)
+                .then(|| k.fair.entity(TaskId(index as u32)).vruntime),
         };
         let report = SimulatorReport {
             context_switches: k.trace.switches,

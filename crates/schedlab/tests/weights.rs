@@ -199,6 +199,11 @@ fn the_paper_is_reproduced_in_one_command() {
     let (one, two) = (all("1"), all("3"));
     assert_eq!(one.out, two.out, "results do not depend on threads");
     let value = one.json();
+    for of in value["vruntimes"].as_array().expect("paces") {
+        let number = |part: &Value| part.as_f64().expect("a number");
+        let (found, by_weight) = (number(&of["found"]["estimate"]), number(&of["by_weight"]));
+        assert!((found / by_weight - 1.0).abs() < 0.001, "vruntime grows by 1024 / weight: {of}");
+    }
     let picks = value["picks"].as_array().expect("scenes");
     for of in picks {
         let all_equal = of["equal"] == of["seeds"];
@@ -210,6 +215,11 @@ fn the_paper_is_reproduced_in_one_command() {
     }
     let alike: Vec<&Value> = picks.iter().filter(|of| of["alike"] == true).collect();
     let equal: u64 = alike.iter().map(|of| of["equal"].as_u64().expect("a count")).sum();
+    for of in &alike {
+        let count = |part: &str| of[part].as_u64().expect("a count");
+        let explained = count("equal") + count("by_turn") + count("by_rounding");
+        assert_eq!(explained, count("seeds"), "every difference has its cause: {of}");
+    }
     assert!(alike.len() == 6 && equal >= 20, "of 24 runs: {alike:?}");
     let group = |of: &&Value| of["table"] == "group:2" && of["scene"] == "none sleeps, nice 0, 1, 0";
     let differs = picks.iter().find(group).expect("a scene");

@@ -73,6 +73,8 @@ pub struct OfTask {
     pub name: String,
     /// CPU time.
     pub cpu_s: f64,
+    /// Its vruntime at the end.
+    pub vruntime_s: f64,
     /// When it ended, if it did.
     pub end_s: Option<f64>,
 }
@@ -177,9 +179,14 @@ impl<'a> Lab<'a> {
         let result = Simulation::new(config).and_then(|mut run| run.run(&mut watch)).map_err(failed)?;
         watch.pass_quarters(result.report.simulated);
         let cpu = |index: usize| result.accounts.get(index).map_or(0.0, |row| seconds(row.cpu_time));
+        let vruntime = |index: usize| {
+            let found = result.accounts.get(index).and_then(|row| row.vruntime);
+            found.map_or(f64::NAN, |ns| ns as f64 / 1e9)
+        };
         let row = |(index, info): (usize, &schedlab_model::recording::TaskInfo)| OfTask {
             name: info.name.clone(),
             cpu_s: cpu(index),
+            vruntime_s: vruntime(index),
             end_s: watch.ends.get(index).copied().flatten().map(seconds),
         };
         let tasks = result.tasks.iter().enumerate().skip(1).map(row).collect();

@@ -1,6 +1,6 @@
 //! cfs-weights-2021: weight tables of 8, 20, 40 and 60 weights under CFS of Linux 5.7, simulated.
 //!
-//! [`derived`] has tables 1 to 5, [`picks`] what figure 2 is about, [`shares`] figure 3, [`programs`] table 7 and figure 4,
+//! [`derived`] has tables 1 to 5, [`vruntimes`] figure 2 and [`picks`] what it is about, [`shares`] figure 3, [`programs`] table 7 and figure 4,
 //! [`claims`] what the paper says and whether it comes out; [`lab`] makes the runs. The paper prints its tables and figures
 //! as pictures, which are lost: no number of its own is known but those in its text.
 
@@ -11,6 +11,7 @@ mod numbers;
 mod picks;
 mod programs;
 mod shares;
+mod vruntimes;
 
 use crate::args::reproduce::ReproduceArgs;
 use crate::commands::{Context, common};
@@ -25,6 +26,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 struct Ours {
     tables: Vec<derived::Printed>,
+    vruntimes: Vec<vruntimes::Pace>,
     picks: Vec<picks::Compared>,
     shares: Vec<shares::Share>,
     programs: programs::Programs,
@@ -40,10 +42,11 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
     }
     let interrupted = common::interrupt_flag();
     let lab = Lab::new(args.seed, args.quick, args.jobs, &interrupted, context.quiet)?;
+    let vruntimes = vruntimes::run(&lab)?;
     let (picks, shares, programs) = (picks::run(&lab)?, shares::run(&lab)?, programs::run(&lab)?);
     lab.done();
-    let claims = claims::all(&picks, &shares, &programs);
-    let ours = Ours { tables: derived::all(), picks, shares, programs, claims };
+    let claims = claims::all(&vruntimes, &picks, &shares, &programs);
+    let ours = Ours { tables: derived::all(), vruntimes, picks, shares, programs, claims };
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&ours).map_err(Failure::input)?;
         write_file(path, (text + "\n").as_bytes())?;
@@ -58,6 +61,7 @@ fn render(ours: &Ours, lab: &Lab<'_>) -> String {
     let parts = [
         format!("{}\n", lab.describe()),
         derived::render(&ours.tables),
+        vruntimes::render(&ours.vruntimes),
         picks::render(&ours.picks),
         shares::render(&ours.shares),
         programs::render(&ours.programs),

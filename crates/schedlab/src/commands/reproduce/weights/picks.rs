@@ -69,6 +69,10 @@ pub struct Compared {
     pub picks: usize,
     /// The first difference of the first seed that has one.
     pub first: Option<Difference>,
+    /// Runs whose turns differed in length before their picks did.
+    pub by_turn: usize,
+    /// Runs whose turns did not, and in which the two tasks had had CPU times within [`NEARLY_EQUAL_US`].
+    pub by_rounding: usize,
     /// Why picks differ, if they do.
     pub because: Option<String>,
 }
@@ -86,6 +90,8 @@ pub struct Difference {
     pub here: String,
     /// The first turn before that whose length differs.
     pub turn: Option<Turn>,
+    /// How far apart the CPU times of the two were then, under Linux's table.
+    pub apart_us: f64,
 }
 
 /// A turn of two lengths.
@@ -101,6 +107,9 @@ pub struct Turn {
 
 /// Turns that differ by less are as long: interrupts take some microseconds.
 const TURN_DIFFERS_MS: f64 = 0.1;
+
+/// CPU times so near are equal but for rounding: each charge of vruntime loses up to a nanosecond.
+const NEARLY_EQUAL_US: f64 = 0.1;
 
 /// Runs all scenes.
 pub fn run(lab: &Lab<'_>) -> Result<Vec<Compared>, Failure> {
@@ -129,6 +138,10 @@ fn compare(scene: &Scene, name: &'static str, here: &[Ran], linux: &[Ran]) -> Co
         None => ran.picks.len(),
     };
     let nice = scene.tasks[0].1;
+    let found = || firsts.iter().flatten();
+    let by_turn = found().filter(|first| first.turn.is_some()).count();
+    let near = |first: &&Difference| first.turn.is_none() && first.apart_us <= NEARLY_EQUAL_US;
+    let by_rounding = found().filter(near).count();
     Compared {
         scene: scene.title,
         alike: !scene.sleeps && scene.tasks.iter().all(|(_, own, _)| *own == nice),
@@ -137,7 +150,9 @@ fn compare(scene: &Scene, name: &'static str, here: &[Ran], linux: &[Ran]) -> Co
         seeds: here.len(),
         picks_equal: firsts.iter().zip(linux).map(picks_of).sum(),
         picks: linux.iter().map(|ran| ran.picks.len()).sum(),
-        because: firsts.iter().any(Option::is_some).then(|| because(scene, name)),
+        because: firsts.iter().any(Option::is_some).then(|| because(scene, name, by_turn, by_rounding)),
+        by_turn,
+        by_rounding,
         first: firsts.into_iter().flatten().next(),
     }
 }
@@ -156,11 +171,15 @@ fn first_difference(here: &Ran, linux: &Ran) -> Option<Difference> {
     let turn = (0..index)
         .map(|turn| Turn { pick: turn + 1, linux_ms: length(linux, turn), here_ms: length(here, turn) })
         .find(|turn| (turn.linux_ms - turn.here_ms).abs() > TURN_DIFFERS_MS);
-    Some(Difference { pick: index + 1, at_s, linux: name(linux), here: name(here), turn })
+    let cpu_ms = |task: u32| -> f64 {
+        (0..index).filter(|turn| linux.picks[*turn].1 == task).map(|turn| length(linux, turn)).sum()
+    };
+    let apart_us = (cpu_ms(linux.picks[index].1) - cpu_ms(here.picks[index].1)).abs() * 1e3;
+    Some(Difference { pick: index + 1, at_s, linux: name(linux), here: name(here), turn, apart_us })
 }
 
 /// What makes picks of a scene depend on the table.
-fn because(scene: &Scene, name: &str) -> String {
+fn because(scene: &Scene, name: &str, by_turn: usize, by_rounding: usize) -> String {
     let [linux, here] = [table(LINUX), table(name)].map(|table| {
         let weight = |nice| table.weight(Nice::widened(nice).expect("within Linux's range"));
         (weight(scene.tasks[0].1), weight(scene.tasks[1].1))
@@ -178,9 +197,9 @@ fn because(scene: &Scene, name: &str) -> String {
         return format!("virtual time runs {pace:.2} times as fast, and {credit}");
     }
     format!(
-        "virtual time runs {pace:.2} times as fast, and a tick within a slice compares \
-             a difference of virtual times with the slice in real time: the first turns may be of another length, and the \
-             order of turns stays another"
+        "virtual time runs {pace:.2} times as fast. In {by_turn} runs a tick within a slice compares a difference of it \
+         with the slice in real time: an early turn has another length, and the order of turns stays another. In \
+         {by_rounding} two that have had the same CPU time to within {NEARLY_EQUAL_US} us are rounded otherwise"
     )
 }
 
@@ -196,11 +215,17 @@ fn workload(scene: &Scene, length: u32) -> String {
 pub fn render(all: &[Compared]) -> String {
     let row = |of: &Compared| {
         let first = of.first.as_ref().map(|first| {
-            let Difference { pick, at_s, linux, here, turn } = first;
-            let turn = turn.as_ref().map(|Turn { pick, linux_ms, here_ms }| {
-                format!("; turn {pick} is {here_ms:.2} ms long, not {linux_ms:.2} ms")
-            });
-            format!("pick {pick} at {at_s:.3} s: {here}, not {linux}{}", turn.unwrap_or_default())
+            let Difference { pick, at_s, linux, here, turn, apart_us } = first;
+            let cause = match turn {
+                Some(Turn { pick, linux_ms, here_ms }) => {
+                    format!("; turn {pick} is {here_ms:.2} ms long, not {linux_ms:.2} ms")
+                }
+                None if *apart_us <= NEARLY_EQUAL_US => {
+                    format!("; their CPU times are {:.0} ns apart", apart_us * 1e3)
+                }
+                None => String::new(),
+            };
+            format!("pick {pick} at {at_s:.3} s: {here}, not {linux}{cause}")
         });
         vec![
             of.scene.to_owned(),
@@ -233,7 +258,7 @@ mod tests {
     use schedlab_model::Nanos;
 
     fn ran(picks: &[u32]) -> Ran {
-        let task = |name: &str| OfTask { name: name.to_owned(), cpu_s: 0.0, end_s: None };
+        let task = |name: &str| OfTask { name: name.to_owned(), cpu_s: 0.0, vruntime_s: 0.0, end_s: None };
         let picks = picks.iter().enumerate().map(|(at, task)| (Nanos::from_millis(at as u64), *task));
         Ran { tasks: vec![task("a"), task("b")], picks: picks.collect(), ..Ran::default() }
     }
@@ -252,10 +277,10 @@ mod tests {
     #[test]
     fn the_reason_is_of_shares_or_of_what_does_not_scale() {
         assert!(
-            because(&SCENES[2], "group:2")
+            because(&SCENES[2], "group:2", 0, 0)
                 .contains("first two weigh 922 to 922, under Linux's table 1024 to 820")
         );
-        assert!(because(&SCENES[4], "group:5").contains("1.48 times as fast, and a sleeper"));
-        assert!(because(&SCENES[0], "group:5").contains("1.48 times as fast, and a tick"));
+        assert!(because(&SCENES[4], "group:5", 0, 0).contains("1.48 times as fast, and a sleeper"));
+        assert!(because(&SCENES[0], "group:5", 3, 1).contains("1.48 times as fast. In 3 runs a tick"));
     }
 }
