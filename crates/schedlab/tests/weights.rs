@@ -112,6 +112,22 @@ fn nice_values_outside_of_the_table() {
     run(&words).done();
 }
 
+/// A millisecond has no turns at all, 100 ms too few; how long it takes is said. Other levers need no turns.
+#[test]
+fn runs_that_end_before_shares_show_say_how_long_they_need() {
+    let said = |duration: &str, lever: &str| {
+        let work = format!("hogs:count=2,duration={duration}");
+        let words = ["compare", &work, "-s", &format!("fair,{lever}"), "--cpus", "1", "--perturbed", "0"];
+        run(&[&words[..], &["--objective", "fairness", "-q"]].concat()).done().out
+    };
+    let short = said("1ms", "fair:weights=group:2");
+    assert!(short.contains("preempted 0 times") && short.contains("run for about 2.50 s"), "{short}");
+    let some = said("100ms", "fair:nice=5");
+    assert!(some.contains("show over about 100; work that competes") && !some.contains(" 0 times"), "{some}");
+    assert!(!said("3s", "fair:weights=group:2").contains("show over about"));
+    assert!(!said("1ms", "fair:slice=3ms").contains("show over about"));
+}
+
 /// Characters by group of a recording.
 fn characters(path: &str) -> Vec<(String, String)> {
     let value = run(&["show", path, "--character", "--json", "-"]).done().json();

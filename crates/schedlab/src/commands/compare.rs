@@ -12,7 +12,8 @@ use crate::progress;
 use crate::simulator::SimulatedMachine;
 use schedlab_control::{CompareOptions, CompareRuns, compare};
 use schedlab_host::record::{RecordOptions, Target};
-use schedlab_model::lever::Candidate;
+use schedlab_model::Nanos;
+use schedlab_model::lever::{Candidate, Setting};
 use schedlab_model::metric::{Metric, RunMetrics};
 use schedlab_model::outcome::RunRequest;
 use schedlab_report::compare::{ComparisonInput, GainBound, Overall, PairClass, Sample, Settings};
@@ -213,6 +214,7 @@ fn compare_prepared(
     result.notes = notes;
     result.notes.extend(machine.notes().iter().cloned());
     result.notes.extend(asked.note.clone());
+    result.notes.extend(too_short(&candidates, &runs));
     if runs.interrupted {
         result.notes.push("interrupted: the verdict rests on the rounds that were finished".to_owned());
     }
@@ -249,6 +251,32 @@ fn settle_objective(asked: &mut Standard, runs: &CompareRuns) {
     asked.objective = Objective::Metric(Metric::RunDelayMean);
     let key = Metric::RunDelayMean.key();
     asked.note = Some(format!("objective {key} (no task of it is ever woken); choose with --objective"));
+}
+
+/// Shares of CPU time show over so many turns: the share of the lightest task is then known to about a point.
+const TURNS: f64 = 100.0;
+/// A turn lasts at most a slice of 20 ms and a tick.
+const TURN_MAX: Nanos = Nanos::from_millis(25);
+
+/// What a reader must know of runs in which levers of shares had no time to act, and how long they would need.
+fn too_short(candidates: &[Candidate], runs: &CompareRuns) -> Option<String> {
+    let is_share = |setting: &Setting| matches!(setting, Setting::Weights(_) | Setting::Nice(_));
+    if !candidates.iter().any(|candidate| candidate.settings.iter().any(is_share)) {
+        return None;
+    }
+    let baseline = runs.cells.iter().find(|cell| cell.candidate == 0 && cell.cost_seed.is_none())?;
+    let outcome = baseline.outcome.as_ref().ok()?;
+    let (length, turns) =
+        (outcome.simulator.as_ref()?.simulated, outcome.metrics.get(Metric::InvoluntarySwitches)?);
+    if turns >= TURNS {
+        return None;
+    }
+    let needs = if turns > 0.0 { length.0 as f64 * TURNS / turns } else { TURN_MAX.0 as f64 * TURNS };
+    Some(format!(
+        "in {length} tasks were preempted {turns:.0} times: shares, and so weights and nice values, show over about \
+         {TURNS:.0}; work that competes for CPUs would have to run for about {}",
+        Nanos(needs as u64)
+    ))
 }
 
 fn run_all(
