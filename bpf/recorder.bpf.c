@@ -47,6 +47,13 @@ struct {
 	__type(value, u32);
 } target_processes SEC(".maps");
 
+/* What a class counts a task's CPU time by. */
+enum clock {
+	CLOCK_UNKNOWN,
+	CLOCK_FAIR,	/* se.vruntime */
+	CLOCK_EXT,	/* scx.dsq_vtime, if the scheduler keeps any */
+};
+
 /* What is known of a task of the target. */
 struct target {
 	u64 channel;		/* of the open operation */
@@ -70,6 +77,8 @@ struct target {
 	u8 reads_vary;		/* it reads from several channels */
 	u8 attributes_known;
 	u8 telling;		/* how its writes were told last */
+	u8 advances;		/* what advances while it runs, enum clock */
+	u64 vruntime;		/* of the fair class, when it came to its CPU */
 	struct pattern pattern;
 };
 
@@ -442,6 +451,27 @@ static __always_inline u8 state_of(unsigned int state)
 	return state & 0x2 ? 2 : 0;
 }
 
+/*
+ * The virtual runtime of a task that comes to its CPU or has left it. Which of the two counts is seen from which has
+ * advanced since it came: no symbol or constant tells the class of a task on every kernel.
+ */
+static __always_inline void tell_vruntime(u64 now, struct task_struct *task, struct target *target, bool left)
+{
+	u64 fair = TRACED(task)->se.vruntime;
+	u64 ext = 0;
+
+	if (bpf_core_field_exists(TRACED(task)->scx.dsq_vtime))
+		ext = TRACED(task)->scx.dsq_vtime;
+	if (!left)
+		target->vruntime = fair;
+	else if (target->vruntime != fair)
+		target->advances = CLOCK_FAIR;
+	else if (ext)
+		target->advances = CLOCK_EXT;
+	if (target->advances == CLOCK_FAIR || (target->advances == CLOCK_EXT && ext))
+		tell(now, RECORD_VRUNTIME, target->advances, 0, task->pid, target->advances == CLOCK_FAIR ? fair : ext, 0);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
@@ -465,6 +495,15 @@ int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struc
 	}
 	ring->since = now;
 	tell(now, RECORD_SWITCH, state, 0, prev->pid, next->pid, 0);
+	if (!config.vruntime)
+		return 0;
+	/* One that is gone counts on the queue of another group: it has left its session's. */
+	if (target && state != 4)
+		tell_vruntime(now, prev, target, true);
+	if (next->pid)
+		target = bpf_task_storage_get(&targets, next, 0, 0);
+	if (next->pid && target)
+		tell_vruntime(now, next, target, false);
 	return 0;
 }
 
@@ -561,14 +600,17 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(exits, struct task_struct *task)
 {
 	u64 now = bpf_ktime_get_ns();
+	struct target *target = NULL;
 
+	if (control.telling || config.vruntime)
+		target = bpf_task_storage_get(&targets, task, 0, 0);
 	if (control.telling) {
-		struct target *target = bpf_task_storage_get(&targets, task, 0, 0);
-
 		flush_sends(task, now, 0);
 		if (target)
 			settle(now, task, target);
 	}
+	if (config.vruntime && target)
+		tell_vruntime(now, task, target, true);
 	tell(now, RECORD_EXIT, 0, 0, task->pid, 0, 0);
 	return 0;
 }

@@ -42,6 +42,7 @@ enum record_kind {
 	RECORD_PRIORITY_LENT,	/* pid, a: who lends it or 0 when it is given back, b: prio in force */
 	RECORD_PEERS,		/* a and b: channels of the two directions of a connection */
 	RECORD_REST,		/* sends that no pattern explains. pid, a: since when, b: bytes, from bit 40 on their number */
+	RECORD_VRUNTIME,	/* pid, a: virtual runtime; after the switch at which the task comes or goes */
 };
 
 /* Numbered as the model's Operation. */
@@ -103,6 +104,7 @@ struct recorder_config {
 	u32 ring_records;	/* for each CPU; a power of two */
 	u32 ring_shift;		/* its logarithm */
 	u8 classes[SYSCALLS_MAX];
+	u8 vruntime;		/* tell the target's virtual runtimes */
 };
 
 /* How operations are told that neither wait nor wake. */

@@ -107,7 +107,12 @@ struct thread_info___trace {
 
 struct sched_entity___trace {
 	u64 slice;
+	u64 vruntime;
 	unsigned char custom_slice;
+};
+
+struct sched_ext_entity___trace {
+	u64 dsq_vtime;
 };
 
 struct task_struct___trace {
@@ -116,6 +121,7 @@ struct task_struct___trace {
 	struct files_struct *files;
 	struct task_io_accounting ioac;
 	struct sched_entity___trace se;
+	struct sched_ext_entity___trace scx;
 };
 
 struct hrtimer;

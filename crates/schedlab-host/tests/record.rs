@@ -112,6 +112,57 @@ fn pipes_carry_what_was_written() {
     assert!(recording.provenance.counted_from.is_none());
 }
 
+/// Points of a task at which it left a CPU or came: time and virtual runtime in ns.
+fn vruntimes(recording: &Recording, of: TaskId) -> Vec<(u64, i64)> {
+    let value = |event: &schedlab_model::Event| match event.kind {
+        EventKind::Vruntime { task, vruntime } if task == of => Some((event.time.0, vruntime)),
+        _ => None,
+    };
+    recording.events.iter().filter_map(value).collect()
+}
+
+/// Two hogs share CPU 0 by their weights, so that their virtual runtimes grow alike, as the kernel itself counts them.
+#[test]
+fn virtual_runtimes_of_hogs_of_nice_0_and_5_grow_alike() {
+    const SCRIPT: &str = "count() { i=0; while [ $i -lt 1500000 ]; do i=$((i+1)); done; }; count & renice -n 5 $$ \
+                          >/dev/null; count; wait";
+    let here = std::process::Command::new("renice").arg("--version").output();
+    if here.is_err() || std::process::Command::new("taskset").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: taskset and renice are missing (util-linux)");
+        return;
+    }
+    let mut options = command(&["taskset", "-c", "0", "sh", "-c", SCRIPT]);
+    options.vruntime = true;
+    let Some(recording) = recorded(&options) else { return };
+    let ran = |task: usize| {
+        let own = vruntimes(&recording, TaskId(task as u32));
+        (own.len(), task)
+    };
+    let mut tasks: Vec<(usize, usize)> =
+        (1..recording.tasks.len()).filter(|task| recording.tasks[*task].target).map(ran).collect();
+    tasks.sort_unstable();
+    let [.., one, other] = tasks[..] else { panic!("two hogs: {tasks:?}") };
+    let [one, other] = [one, other].map(|(_, task)| vruntimes(&recording, TaskId(task as u32)));
+    // While both were there, but for the time before the second had its nice value.
+    let from = one[0].0.max(other[0].0) + 100_000_000;
+    let to = one[one.len() - 1].0.min(other[other.len() - 1].0);
+    let growth = |values: &[(u64, i64)]| {
+        let inside: Vec<i64> =
+            values.iter().filter(|at| (from..=to).contains(&at.0)).map(|at| at.1).collect();
+        inside.last().zip(inside.first()).map_or(0, |(last, first)| last - first)
+    };
+    let (a, b) = (growth(&one), growth(&other));
+    assert!(a > 200_000_000, "both ran for long enough: {a} and {b} ns from {from} to {to}");
+    // Slices of some ms, of which one of nice 5 weighs three times as much; and nobody is ahead by more than that.
+    assert!((a - b).abs() < 100_000_000, "{a} and {b} ns");
+}
+
+#[test]
+fn virtual_runtimes_are_told_only_if_asked_for() {
+    let Some(recording) = recorded(&command(&["sleep", "0.05"])) else { return };
+    assert!(!recording.events.iter().any(|event| matches!(event.kind, EventKind::Vruntime { .. })));
+}
+
 /// Told one by one or counted: the bytes are the same.
 #[test]
 fn counting_keeps_the_bytes() {

@@ -333,6 +333,14 @@ pub enum EventKind {
         /// Why.
         cause: PriorityCause,
     },
+    /// The task's virtual runtime as it comes to a CPU, leaves it or is ticked: `se.vruntime` in the fair class; under
+    /// a sched_ext scheduler `scx.dsq_vtime`, if that keeps any.
+    Vruntime {
+        /// The task.
+        task: TaskId,
+        /// In ns of a task of weight 1024, as its queue counts: values of different queues do not compare.
+        vruntime: i64,
+    },
     /// The key the scheduler ranks the task by, at a change. Lower runs sooner.
     Rank {
         /// The task.
@@ -349,7 +357,7 @@ pub trait EventSink {
         true
     }
 
-    /// Whether this sink wants [`EventKind::Rank`], irq and operation events; the simulator skips the work
+    /// Whether this sink wants [`EventKind::Rank`], [`EventKind::Vruntime`], irq and operation events; the simulator skips the work
     /// of making them otherwise.
     fn wants_detail(&self) -> bool {
         true

@@ -83,6 +83,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
         1 => (task(), nanos(), nanos())
             .prop_map(|(task, released, deadline)| EventKind::Job { task, released, deadline }),
         1 => (task(), any::<i64>()).prop_map(|(task, key)| EventKind::Rank { task, key }),
+        1 => (task(), any::<i64>()).prop_map(|(task, vruntime)| EventKind::Vruntime { task, vruntime }),
         2 => (operation(), any::<u64>()).prop_map(|((task, operation, channel), amount)| {
             EventKind::OperationEnter { task, operation, channel, amount }
         }),

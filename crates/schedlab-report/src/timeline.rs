@@ -1,10 +1,11 @@
-//! What happened when: stays on CPUs, wake-ups, queue lengths and rank keys of one run, in the order of
+//! What happened when: stays on CPUs, wake-ups, queue lengths, rank keys and virtual runtimes of one run, in the order of
 //! time. Pictures and traces are made from it; numbers are not ([`crate::metrics`] makes those).
 
 use schedlab_model::event::{Context, Event, EventKind, PrevState, PriorityCause};
 use schedlab_model::ids::{CpuId, TaskId};
 use schedlab_model::recording::TaskInfo;
 use schedlab_model::time::Nanos;
+use std::collections::BTreeMap;
 
 /// One stay of a task on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,19 @@ pub struct PriorityStep {
     pub cause: PriorityCause,
 }
 
+/// The virtual runtime of a task as it came to a CPU or had left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VruntimePoint {
+    /// When.
+    pub time: Nanos,
+    /// Whose.
+    pub task: TaskId,
+    /// On whose queue: a CPU's, of a control group (by the first task that was in it). Each has a clock of its own.
+    pub queue: (CpuId, TaskId),
+    /// In ns of a task of weight 1024, as the queue counts.
+    pub value: i64,
+}
+
 /// A run as pictures need it.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
@@ -83,6 +97,8 @@ pub struct Timeline {
     pub ranks: Vec<Point<TaskId>>,
     /// Changes of dynamic priority, if the scheduler logged them.
     pub priorities: Vec<PriorityStep>,
+    /// Virtual runtimes, if the run told them.
+    pub vruntimes: Vec<VruntimePoint>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -100,6 +116,8 @@ struct Builder {
     open: Vec<Option<usize>>,
     waiting: Vec<i64>,
     seen: Vec<bool>,
+    /// Each task's group, by the first task that was in it.
+    groups: Vec<TaskId>,
 }
 
 impl Timeline {
@@ -116,6 +134,7 @@ impl Timeline {
             open: vec![None; cpus],
             waiting: vec![0; cpus],
             seen: vec![false; cpus],
+            groups: groups(tasks),
         };
         events.iter().for_each(|event| builder.event(event));
         builder.timeline
@@ -125,6 +144,16 @@ impl Timeline {
     pub fn name(&self, task: TaskId) -> &str {
         self.names.get(task.index()).map_or("?", String::as_str)
     }
+}
+
+/// The group of each task, by the first task in it.
+fn groups(tasks: &[TaskInfo]) -> Vec<TaskId> {
+    let mut first: BTreeMap<&str, TaskId> = BTreeMap::new();
+    let mut groups = Vec::with_capacity(tasks.len());
+    for (row, task) in (0_u32..).zip(tasks) {
+        groups.push(*first.entry(&task.attributes.cgroup).or_insert(TaskId(row)));
+    }
+    groups
 }
 
 impl Builder {
@@ -147,6 +176,12 @@ impl Builder {
             EventKind::Rank { task, key } => {
                 self.task(task);
                 self.timeline.ranks.push(Point { time, of: task, value: key });
+            }
+            EventKind::Vruntime { task, vruntime } => {
+                self.task(task);
+                let group = self.groups.get(task.index()).copied().unwrap_or(TaskId::IDLE);
+                let queue = (cpu, group);
+                self.timeline.vruntimes.push(VruntimePoint { time, task, queue, value: vruntime });
             }
             EventKind::Priority { task, before, after, cause } => {
                 self.task(task);

@@ -340,6 +340,7 @@ pub struct SingleRunChoice {
   sudo schedlab record -o web.slrec --unit nginx.service --duration 30s
   sudo schedlab record --ring 10s --trigger 'run-delay>20ms' -o late.slrec --pid 4711
   sudo schedlab record --ring 5s --trigger signal -o now.slrec    (then: kill -USR1 of its pid)
+  sudo schedlab record --vruntime -o v.slrec -- make && schedlab show v.slrec --html v.html
 
 The command runs as the invoking user; only the recorder keeps privileges. Ctrl-C ends the recording
 and keeps it.")]
@@ -375,6 +376,10 @@ pub struct RecordArgs {
     /// Buffer of each CPU in MiB [default: by the rate of switches before the start]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=512))]
     pub buffer_mib: Option<u64>,
+    /// Record the virtual runtime of the target's tasks at each switch: se.vruntime under the kernel's own class,
+    /// scx.dsq_vtime under a sched_ext scheduler
+    #[arg(long)]
+    pub vruntime: bool,
     /// Keep the costs of this machine file in the recording (see `schedlab machine --calibrate`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub machine: Option<String>,
@@ -449,7 +454,9 @@ pub struct DoctorArgs {
 #[command(after_long_help = "EXAMPLES
   schedlab show recording.slrec
   schedlab show recording.slrec --character
+  schedlab show recording.slrec --html recording.html
   schedlab show vtime
+  schedlab show fair --kernel 6.1             slices under CFS, and those of equation 3
   schedlab show ./my.bpf.o --json -")]
 pub struct ShowArgs {
     /// Recording, workload, object file or scheduler
@@ -467,6 +474,9 @@ pub struct ShowArgs {
     /// Write a recording as a Perfetto trace
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perfetto: Option<PathBuf>,
+    /// Write a recording as a page with its pictures: who ran when, CPU time and virtual runtime of each task
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
 }
 
 /// Arguments of `machine`.

@@ -300,3 +300,28 @@ fn a_metric_of_the_users_own_ranks_candidates() {
     compare("none=echo why >&2; exit 4").refused(2, &["exit status: 4", "why"]);
     compare("makespan=echo 1").refused(2, &["is there already"]);
 }
+
+#[test]
+fn virtual_runtime_and_cpu_time_are_drawn() {
+    let directory = scratch("vruntime");
+    let run = |words: &[&str]| run_in(&directory, words).done();
+    let hogs = "hogs:count=2,nice=5,duration=1s";
+    run(&["simulate", hogs, "--cpus", "1", "--record", "r.slrec", "--html", "simulated.html"]);
+    run(&["show", "r.slrec", "--html", "shown.html", "--perfetto", "shown.pftrace"]);
+    let read = |name: &str| std::fs::read(directory.join(name)).expect(name);
+    for page in ["simulated.html", "shown.html"] {
+        let text = String::from_utf8(read(page)).expect("text");
+        for says in ["virtual runtime of each task", "CPU time of each task", "hog0: ", "of virtual runtime"]
+        {
+            assert!(text.contains(says), "{page} does not say {says:?}");
+        }
+    }
+    let trace = read("shown.pftrace");
+    for track in ["virtual runtime of hog1", "CPU time of hog0"] {
+        assert!(trace.windows(track.len()).any(|bytes| bytes == track.as_bytes()), "no track {track:?}");
+    }
+    // Levels of priority are no time.
+    run(&["simulate", hogs, "--cpus", "1", "-s", "staircase", "--html", "levels.html"]);
+    let text = String::from_utf8(read("levels.html")).expect("text");
+    assert!(text.contains("CPU time of each task") && !text.contains("virtual runtime of each task"));
+}

@@ -99,14 +99,14 @@ fn bpf_error(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> RecordError
 
 impl Kernel {
     /// Loads the object with rings for each CPU. Nothing is attached yet.
-    pub(super) fn load(size: RingSize) -> Result<Kernel, RecordError> {
+    pub(super) fn load(size: RingSize, vruntime: bool) -> Result<Kernel, RecordError> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
         let points = tracepoints()?;
         let mut open = ObjectBuilder::default()
             .open_memory(schedlab_objects::RECORDER)
             .map_err(bpf_error("opening the recorder's object"))?;
         let (cpus, ring_records) = (size.cpus, size.records());
-        configure(&mut open, cpus, ring_records)?;
+        configure(&mut open, cpus, ring_records, vruntime)?;
         for mut program in open.progs_mut() {
             let section = program.section().to_string_lossy().into_owned();
             if let Some(point) = section.strip_prefix("tp_btf/") {
@@ -229,7 +229,12 @@ fn tracepoints() -> Result<impl Fn(&str) -> bool, RecordError> {
     }
 }
 
-fn configure(open: &mut OpenObject, cpus: usize, ring_records: usize) -> Result<(), RecordError> {
+fn configure(
+    open: &mut OpenObject,
+    cpus: usize,
+    ring_records: usize,
+    vruntime: bool,
+) -> Result<(), RecordError> {
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
@@ -241,6 +246,7 @@ fn configure(open: &mut OpenObject, cpus: usize, ring_records: usize) -> Result<
                 numbers[..4].copy_from_slice(&(ring_records as u32).to_ne_bytes());
                 numbers[4..].copy_from_slice(&ring_records.trailing_zeros().to_ne_bytes());
                 classes[..SYSCALLS_MAX].copy_from_slice(&syscalls::classes());
+                classes[SYSCALLS_MAX] = u8::from(vruntime);
                 continue;
             }
             _ => continue,

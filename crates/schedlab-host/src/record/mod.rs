@@ -60,6 +60,8 @@ pub struct RecordOptions {
     pub ring: Option<RingOptions>,
     /// Bytes of each CPU's buffer; `None` sizes it by the rate of switches before the start.
     pub buffer: Option<u64>,
+    /// Whether the virtual runtime of the target's tasks is told at each switch: one record more for each of two tasks.
+    pub vruntime: bool,
 }
 
 impl RecordOptions {
@@ -73,6 +75,7 @@ impl RecordOptions {
             machine: None,
             ring: None,
             buffer: None,
+            vruntime: false,
         }
     }
 }

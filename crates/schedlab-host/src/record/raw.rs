@@ -33,6 +33,7 @@ pub(super) mod kind {
     pub const PRIORITY_LENT: u8 = 21;
     pub const PEERS: u8 = 22;
     pub const REST: u8 = 23;
+    pub const VRUNTIME: u8 = 24;
 }
 
 /// `struct record`, with the CPU whose ring it came from.
@@ -283,7 +284,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim().strip_prefix("RECORD_")?.split([',', ' ']).next())
             .collect();
-        assert_eq!(names.len(), usize::from(kind::REST));
+        assert_eq!(names.len(), usize::from(kind::VRUNTIME));
         assert_eq!(names[usize::from(kind::AFFINITY) - 1], "AFFINITY");
         assert_eq!(names[usize::from(kind::OP_EXIT) - 1], "OP_EXIT");
     }

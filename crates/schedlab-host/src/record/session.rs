@@ -157,7 +157,7 @@ pub fn record<W: Write>(
     let machine = options.machine.clone().unwrap_or_else(machine::describe);
     let cpus = machine::possible_cpus();
     let size = RingSize { cpus, switches: rate_since(earlier), memory: memory(), given: options.buffer };
-    let mut kernel = Kernel::load(size)?;
+    let mut kernel = Kernel::load(size, options.vruntime)?;
     let priority = Priority::raise();
     let cpu_before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
     kernel.attach(&targets, options.detail)?;

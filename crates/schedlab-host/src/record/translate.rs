@@ -413,6 +413,7 @@ impl<W: Write> Translator<W> {
             kind::EXIT => EventKind::Exit { task: self.task(raw.pid) },
             kind::ATTRIBUTES => return self.attributes(raw),
             kind::AFFINITY => self.affinity(raw),
+            kind::VRUNTIME => EventKind::Vruntime { task: self.task(raw.pid), vruntime: raw.a as i64 },
             kind::PRIORITY_LENT => EventKind::PriorityLent {
                 task: self.task(raw.pid),
                 lender: self.task(raw.a as u32),

@@ -70,6 +70,7 @@ fn tag_and_task(kind: &EventKind) -> (u8, Option<TaskId>) {
         EventKind::SliceChanged { task, .. } => (18, Some(task)),
         EventKind::PriorityLent { task, .. } => (19, Some(task)),
         EventKind::Priority { task, .. } => (20, Some(task)),
+        EventKind::Vruntime { task, .. } => (21, Some(task)),
     }
 }
 
@@ -201,6 +202,7 @@ fn put_rest(out: &mut Vec<u8>, kind: &EventKind, now: Nanos) {
             put_time(out, deadline, now);
         }
         EventKind::Rank { key, .. } => put_signed(out, key),
+        EventKind::Vruntime { vruntime, .. } => put_signed(out, vruntime),
         EventKind::Priority { before, after, cause, .. } => out.extend([before, after, cause as u8]),
     }
 }
@@ -291,6 +293,7 @@ fn get_rest(input: &mut Input<'_>, tag: u8, task: TaskId, now: Nanos) -> Result<
             after: input.byte()?,
             cause: get_listed(input, &PriorityCause::ALL)?,
         },
+        21 => EventKind::Vruntime { task, vruntime: input.signed()? },
         _ => return Err("an unknown kind of event"),
     })
 }

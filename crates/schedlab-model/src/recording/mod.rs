@@ -184,6 +184,7 @@ impl Recording {
             | EventKind::TimerExpire { task: a, .. }
             | EventKind::Job { task: a, .. }
             | EventKind::Priority { task: a, .. }
+            | EventKind::Vruntime { task: a, .. }
             | EventKind::Rank { task: a, .. } => task(a),
             EventKind::IrqEnter { .. }
             | EventKind::IrqExit { .. }

@@ -6,6 +6,7 @@
 
 mod distributions;
 mod priorities;
+mod progress;
 mod ranking;
 mod svg;
 mod tables;
@@ -32,13 +33,34 @@ pub struct Picture {
     pub target: Vec<bool>,
 }
 
+/// The page of a recording: its facts, each with its name, and its pictures.
+pub fn recording_page(title: &str, facts: &[(&str, String)], picture: &Picture, version: &str) -> String {
+    let pictures = std::slice::from_ref(picture);
+    let sections =
+        [timeline::section(None, pictures), progress::section(pictures), priorities::section(pictures)];
+    let sections: Vec<String> = sections.into_iter().flatten().collect();
+    let none = "<section><p>Nothing ran in it.</p></section>".to_owned();
+    let values = [
+        ("title", escape(title)),
+        ("css", STYLE.to_owned()),
+        ("obtained", "a recording".to_owned()),
+        ("verdict", escape(title)),
+        ("basis", String::new()),
+        ("facts", facts.iter().map(|(name, value)| fact(name, value)).collect()),
+        ("sections", if sections.is_empty() { none } else { sections.join("\n") }),
+        ("version", escape(version)),
+    ];
+    fill(PAGE, &values)
+}
+
 /// The page.
 pub fn page(result: &ResultFile, pictures: &[Picture]) -> String {
     let sections = [
         result.triage.as_ref().map(triage),
         result.comparison.as_ref().map(|comparison| ranking::section(result, comparison)),
         distributions::section(result),
-        timeline::section(result, pictures),
+        timeline::section(result.comparison.as_ref(), pictures),
+        progress::section(pictures),
         priorities::section(pictures),
         tables::tasks(result),
         tables::fidelity(result),
@@ -81,9 +103,11 @@ fn facts(result: &ResultFile, names: &[&str]) -> String {
     facts.push(("Machine", format!("{}, {} CPUs", result.environment.machine, result.environment.cpus)));
     facts.push(("Kernel", result.environment.kernel.clone()));
     facts.push(("Runs", units::grouped(runs as i64)));
-    let row =
-        |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value));
-    facts.into_iter().map(row).collect()
+    facts.iter().map(|(name, value)| fact(name, value)).collect()
+}
+
+fn fact(name: &str, value: &str) -> String {
+    format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value))
 }
 
 fn triage(triage: &TriageRecord) -> String {

@@ -2,7 +2,7 @@
 
 use super::distributions::round_time;
 use super::svg::{self, Scale};
-use super::{Picture, STYLE, escape, fill};
+use super::{Picture, STYLE, escape, fact, fill};
 use crate::timeline::{PriorityStep, Timeline};
 use crate::units;
 use schedlab_model::event::PriorityCause;
@@ -36,10 +36,7 @@ pub struct LivePriorities<'a> {
 
 /// The page of a live run's priorities.
 pub fn page(live: &LivePriorities<'_>) -> String {
-    let facts = live
-        .facts
-        .iter()
-        .map(|(name, value)| format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value)));
+    let facts = live.facts.iter().map(|(name, value)| fact(name, value));
     let none = "<section><p>The scheduler logged no change of priority.</p></section>".to_owned();
     let values = [
         ("title", escape(live.title)),

@@ -4,7 +4,7 @@
 use super::distributions::round_time;
 use super::svg::{self, Scale};
 use super::{Picture, escape};
-use crate::result::ResultFile;
+use crate::compare::Comparison;
 use crate::timeline::{Point, Timeline, Wake};
 use crate::units;
 use schedlab_model::ids::{CpuId, TaskId};
@@ -33,11 +33,11 @@ struct Window {
     longest: Option<Wake>,
 }
 
-pub(super) fn section(result: &ResultFile, pictures: &[Picture]) -> Option<String> {
+pub(super) fn section(comparison: Option<&Comparison>, pictures: &[Picture]) -> Option<String> {
     if pictures.iter().all(|picture| picture.timeline.stays.is_empty()) {
         return None;
     }
-    let best = result.comparison.as_ref().and_then(|comparison| {
+    let best = comparison.and_then(|comparison| {
         let name = &comparison.rows.first()?.candidate;
         pictures.iter().position(|picture| picture.candidate == *name)
     });
@@ -54,9 +54,10 @@ pub(super) fn section(result: &ResultFile, pictures: &[Picture]) -> Option<Strin
         let _ = write!(panels, "<div class=\"panel\" id=\"q{index}\">{}</div>", panel(picture));
     }
     Some(format!(
-        "<section><h2>Over time</h2><p class=\"note\">One run of each candidate, the first seed, around the \
-         longest wait of a target task after a wake-up.</p><style>{style}</style>\
-         <div class=\"tabs\">{tabs}{panels}</div></section>"
+        "<section><h2>Over time</h2><p class=\"note\">{} around the longest wait of a target task after a \
+         wake-up.</p><style>{style}</style>\
+         <div class=\"tabs\">{tabs}{panels}</div></section>",
+        if pictures.len() > 1 { "One run of each candidate, the first seed," } else { "The run" }
     ))
 }
 

@@ -1,10 +1,11 @@
 //! A run as a Perfetto trace: ui.perfetto.dev opens it, trace_processor queries it.
 //!
 //! CPU scheduling goes in as ftrace events, so that `sched_slice` and `thread_state` fill; wake-ups as flows
-//! from an instant on the waker's track to the wakee's next stay; run-queue lengths, rank keys and dynamic
-//! priorities as counters, the cause of each change of priority as an instant beside its counter. Field numbers are those of perfetto's `protos/perfetto/trace/*.proto`.
+//! from an instant on the waker's track to the wakee's next stay; run-queue lengths, rank keys, dynamic
+//! priorities, CPU times and virtual runtimes as counters, the cause of each change of priority as an instant beside its counter. Field numbers are those of perfetto's `protos/perfetto/trace/*.proto`.
 
 mod priorities;
+mod progress;
 mod proto;
 
 use crate::timeline::Timeline;
@@ -81,6 +82,8 @@ enum Track {
     Machine,
     Priority(TaskId),
     Causes(TaskId),
+    CpuTime(TaskId),
+    Vruntime(TaskId),
 }
 
 impl Track {
@@ -94,6 +97,8 @@ impl Track {
             Track::Machine => (6, 0),
             Track::Priority(task) => (7, u64::from(task.0)),
             Track::Causes(task) => (8, u64::from(task.0)),
+            Track::CpuTime(task) => (9, u64::from(task.0)),
+            Track::Vruntime(task) => (10, u64::from(task.0)),
         };
         0x5c4e_d1ab << 32 | kind << 28 | number
     }
@@ -125,6 +130,7 @@ pub fn trace(input: &TraceInput<'_>) -> Vec<u8> {
     writer.flows(&timeline);
     writer.counters(&timeline);
     writer.priorities(&timeline);
+    writer.progress(&timeline);
     writer.out.into_bytes()
 }
 

@@ -3,7 +3,7 @@
 use super::{Core, flags};
 use crate::fair::params::Features;
 use crate::kernel::{Class, CostKind, CpuEvent, Kernel, Resched, Slot, TaskState};
-use schedlab_model::event::PrevState;
+use schedlab_model::event::{EventKind, PrevState};
 use schedlab_model::{CpuId, TaskId};
 
 impl Core {
@@ -96,6 +96,11 @@ impl Core {
         let prev_state = leave(k, prev);
         k.cpu_mut(cpu).curr = next;
         k.trace.switch(now, cpu, prev, prev_state, next);
+        if k.trace.detail {
+            self.tell_vruntime(cpu, prev);
+            self.tell_vruntime(cpu, next);
+        }
+        let k = &mut self.k;
         let cost = k.cost(CostKind::ContextSwitch);
         k.charge(cpu, cost);
         if !next.is_idle() {
@@ -109,6 +114,20 @@ impl Core {
         if prev_state == PrevState::Dead {
             crate::fair::class::task_dead(&mut self.k, prev);
             self.ext.exit_task(&mut self.k, prev);
+        }
+    }
+
+    /// The virtual runtime of a task that comes or goes, as the live recorder reads it.
+    #[cold]
+    fn tell_vruntime(&mut self, cpu: CpuId, task: TaskId) {
+        let vruntime = match self.k.task(task).class {
+            Class::Fair => Some(self.k.fair.entity(task).vruntime),
+            Class::Ext => self.ext.dsq_vtime(task),
+            Class::Rt | Class::Idle => None,
+        };
+        if let Some(vruntime) = vruntime {
+            let now = self.k.now;
+            self.k.trace.emit_detail(now, cpu, || EventKind::Vruntime { task, vruntime });
         }
     }
 

@@ -1,13 +1,22 @@
 //! Changes of dynamic priority as events: a scheduler that logs them (`log_changes`) has told when and why.
 //!
 //! The log is read when events are handed over, and each entry put where its time belongs. Nothing is logged unless the
-//! knob asks for it: what the logging costs is part of the run.
+//! knob asks for it: what the logging costs is part of the run. Also the virtual time that a scheduler keeps of a task.
 
-use super::class::{Attached, PID_FIRST};
+use super::class::{Attached, Ext, PID_FIRST};
 use super::host::BOOT_NS;
 use crate::simulation::Simulation;
 use schedlab_model::event::{Event, EventKind, PriorityChange, priority_changes};
 use schedlab_model::{Nanos, TaskId};
+
+impl Ext {
+    /// The task's virtual time, if the scheduler keeps one.
+    pub(crate) fn dsq_vtime(&mut self, task: TaskId) -> Option<i64> {
+        let ext = self.of(task)?;
+        let vtime = ext.host.dsq_vtime(ext.instance.memory(), task.0);
+        (vtime != 0).then_some(vtime as i64)
+    }
+}
 
 impl Attached {
     /// The entries of the log since the last time.

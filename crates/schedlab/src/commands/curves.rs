@@ -5,8 +5,10 @@
 use crate::inputs::schedulers::Described;
 use anyhow::{Result, anyhow};
 use schedlab_model::event::{Event, EventKind, NullSink, PriorityCause};
+use schedlab_model::ids::TaskId;
 use schedlab_model::lever::Setting;
 use schedlab_model::machine::{Costs, KernelVersion, MachineDescription};
+use schedlab_model::policy::Nice;
 use schedlab_model::time::Nanos;
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::file;
@@ -25,6 +27,10 @@ const SETTLED_SOON_S: u64 = 2;
 /// At least this many turns of the longest kind come after that.
 const MEASURED_S: u64 = 12;
 const BAR_MOST: f64 = 40.0;
+/// The first kernel whose fair class is EEVDF.
+const EEVDF_SINCE: KernelVersion = KernelVersion { major: 6, minor: 6 };
+/// `sched_latency` of CFS on one CPU.
+const CFS_LATENCY_NS: u64 = 6_000_000;
 
 /// Slices of two equal tasks that never sleep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,6 +41,17 @@ pub struct SlicePoint {
     pub turn_ns: Option<u64>,
     /// How long one runs alone until its priority is what it was at first; none if running does not change it.
     pub slice_ns: Option<u64>,
+    /// Of one beside a task of nice 0, under CFS's rules; none under others.
+    pub beside: Option<Beside>,
+}
+
+/// The slice of a task of some nice value beside one of nice 0 that never sleeps either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Beside {
+    /// How long it runs before the other, on average; none if its turn never ended.
+    pub turn_ns: Option<u64>,
+    /// Its part of the latency by weight: equation 3 of the paper of 2021.
+    pub equation_ns: u64,
 }
 
 /// What a callback costs.
@@ -64,17 +81,26 @@ pub struct DecisionCost {
 pub struct Curves {
     /// At every nice value.
     pub slices: Vec<SlicePoint>,
-    /// Of a decision.
-    pub decision: DecisionCost,
+    /// Of a decision; none of the kernel's own class, which is no object.
+    pub decision: Option<DecisionCost>,
 }
 
 /// Measures a scheduler with its knobs as they are.
 pub fn measure(described: &Described, kernel: KernelVersion) -> Result<Curves> {
     let one = Bench::new(described, kernel, 1)?;
-    let slices = std::thread::scope(|scope| {
+    let decision = Bench::new(described, kernel, DECISION_CPUS)?.decision()?;
+    Ok(Curves { slices: slices(&one)?, decision: Some(decision) })
+}
+
+/// Measures the fair class of a kernel.
+pub fn measure_fair(kernel: KernelVersion) -> Result<Curves> {
+    Ok(Curves { slices: slices(&Bench::fair(kernel)?)?, decision: None })
+}
+
+fn slices(one: &Bench) -> Result<Vec<SlicePoint>> {
+    std::thread::scope(|scope| {
         // Two threads: the simulations are independent.
         let half = |nices: std::ops::RangeInclusive<i32>| {
-            let one = &one;
             scope.spawn(move || nices.map(|nice| one.slices_at(nice)).collect::<Result<Vec<_>>>())
         };
         let (low, high) = (half(-20..=-1), half(0..=19));
@@ -83,10 +109,8 @@ pub fn measure(described: &Described, kernel: KernelVersion) -> Result<Curves> {
         };
         let mut slices = joined(low)?;
         slices.extend(joined(high)?);
-        Ok::<_, anyhow::Error>(slices)
-    })?;
-    let decision = Bench::new(described, kernel, DECISION_CPUS)?.decision()?;
-    Ok(Curves { slices, decision })
+        Ok(slices)
+    })
 }
 
 /// The curves as text.
@@ -94,8 +118,7 @@ pub fn render(curves: &Curves) -> String {
     let slice = |point: &SlicePoint| point.slice_ns.or(point.turn_ns).unwrap_or(0);
     let most = curves.slices.iter().map(slice).max().unwrap_or(0).max(1) as f64;
     let has_slices = curves.slices.iter().any(|point| point.slice_ns.is_some());
-    let mut text =
-        String::from("Slices     of tasks that never sleep, by nice value, from runs of the object\n");
+    let mut text = String::from("Slices     of tasks that never sleep, by nice value, from runs\n");
     text +=
         if has_slices { "           nice      slice       turn\n" } else { "           nice       turn\n" };
     for point in &curves.slices {
@@ -107,7 +130,8 @@ pub fn render(curves: &Curves) -> String {
             false => format!("           {:>4} {turn:>10}  {bar}\n", point.nice),
         };
     }
-    let decision = &curves.decision;
+    text += &besides(&curves.slices);
+    let Some(decision) = &curves.decision else { return text };
     text += &format!(
         "Decision   {:.0} instructions of scheduler code for each switch (8 pairs on {DECISION_CPUS} CPUs)\n",
         decision.instructions_per_switch
@@ -124,34 +148,59 @@ pub fn render(curves: &Curves) -> String {
     text
 }
 
+/// Slices beside a task of nice 0, as they are and as equation 3 has them.
+fn besides(slices: &[SlicePoint]) -> String {
+    let rows: Vec<String> = slices
+        .iter()
+        .filter_map(|point| {
+            let beside = point.beside?;
+            let turn = beside.turn_ns.map_or("-".to_owned(), |turn| Nanos(turn).to_string());
+            let equation = Nanos(beside.equation_ns).to_string();
+            Some(format!("           {:>4} {turn:>10} {equation:>14}\n", point.nice))
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    "Beside     a task of nice 0: mean turn, and weight / weight of both * latency (equation 3); turns end at ticks\n     \x20          nice       turn     equation 3\n"
+        .to_owned()
+        + &rows.concat()
+}
+
 /// CPUs of the runs that measure decisions.
 const DECISION_CPUS: u32 = 4;
 
 /// Small simulations of one scheduler.
 struct Bench {
-    scheduler: ExtScheduler,
+    scheduler: Scheduler,
     machine: MachineDescription,
+    /// In which each task shall run once, if it has CFS's rules.
+    latency: Option<u64>,
     /// It can log its changes of priority.
     logs: bool,
 }
 
 impl Bench {
     fn new(described: &Described, kernel: KernelVersion, cpus: u32) -> Result<Bench> {
-        let topology = Topology::flat(cpus).map_err(|error| anyhow!("{error}"))?;
-        let mut machine = MachineDescription::generic("curves", topology);
-        machine.kernel = kernel;
-        machine.hz = 1000;
-        machine.costs = Costs::none();
+        let machine = machine(kernel, cpus)?;
         let scheduler =
             ExtScheduler::new(described.image.clone(), kernel, &machine.topology, ExtOptions::default())?;
-        let logs = described.knobs.iter().any(|knob| knob.name == super::pictures::LOG);
-        Ok(Bench { scheduler, machine, logs })
+        let knob = |name: &str| described.knobs.iter().find(|knob| knob.name == name);
+        let logs = knob(super::pictures::LOG).is_some();
+        let latency = knob("latency_ns").map(|knob| knob.default as u64);
+        Ok(Bench { scheduler: Scheduler::Ext(scheduler), machine, latency, logs })
+    }
+
+    /// The kernel's own class on one CPU.
+    fn fair(kernel: KernelVersion) -> Result<Bench> {
+        let latency = (kernel < EEVDF_SINCE).then_some(CFS_LATENCY_NS);
+        Ok(Bench { scheduler: Scheduler::Kernel, machine: machine(kernel, 1)?, latency, logs: false })
     }
 
     fn simulation(&self, workload: &str, logs: bool) -> Result<Simulation> {
         let workload = Arc::new(file::parse(workload)?);
         let mut config = SimulationConfig {
-            scheduler: Scheduler::Ext(self.scheduler.clone()),
+            scheduler: self.scheduler.clone(),
             ..SimulationConfig::new(self.machine.clone(), workload)
         };
         if logs {
@@ -160,16 +209,17 @@ impl Bench {
         Ok(Simulation::new(config)?)
     }
 
-    /// What one or two hogs do, once they have settled, and when that was.
-    fn hogs(&self, count: u32, nice: i32) -> Result<(Vec<Event>, Nanos)> {
+    /// What hogs of these nice values do, once they have settled, and when that was.
+    fn hogs(&self, nices: &[i32]) -> Result<(Vec<Event>, Nanos)> {
         let settled = if self.logs { SETTLED_LATE_S } else { SETTLED_SOON_S };
         let length = settled + MEASURED_S;
-        let text = format!(
-            "name = \"hogs\"\nduration = \"{length}s\"\n[[task]]\nname = \"hog\"\ncount = {count}\nnice = {nice}\n\
-             steps = [{{ run = \"600s\" }}]\n"
-        );
+        let hog = |(number, nice): (usize, &i32)| {
+            format!("[[task]]\nname = \"hog{number}\"\nnice = {nice}\nsteps = [{{ run = \"600s\" }}]\n")
+        };
+        let hogs: String = nices.iter().enumerate().map(hog).collect();
+        let text = format!("name = \"hogs\"\nduration = \"{length}s\"\n{hogs}");
         let mut events: Vec<Event> = Vec::new();
-        let result = self.simulation(&text, self.logs && count == 1)?.run(&mut events)?;
+        let result = self.simulation(&text, self.logs && nices.len() == 1)?.run(&mut events)?;
         match result.scheduler_exit {
             Some(exit) => Err(anyhow!("it ended ({}): {}", exit.reason, exit.message)),
             None => Ok((events, Nanos(settled * 1_000_000_000))),
@@ -177,15 +227,26 @@ impl Bench {
     }
 
     fn slices_at(&self, nice: i32) -> Result<SlicePoint> {
-        let (events, from) = self.hogs(2, nice)?;
+        let (events, from) = self.hogs(&[nice, nice])?;
         let turn_ns = turn(&events, from);
         let slice_ns = if self.logs {
-            let (events, from) = self.hogs(1, nice)?;
+            let (events, from) = self.hogs(&[nice])?;
             round(&events, from)
         } else {
             None
         };
-        Ok(SlicePoint { nice, turn_ns, slice_ns })
+        let beside = self.latency.map(|latency| self.beside(nice, latency)).transpose()?;
+        Ok(SlicePoint { nice, turn_ns, slice_ns, beside })
+    }
+
+    fn beside(&self, nice: i32, latency: u64) -> Result<Beside> {
+        let (events, from) = self.hogs(&[nice, 0])?;
+        // The first task of a workload is task 1.
+        let stays = stays(&events, from, |task| task == TaskId(1));
+        let turn_ns = (!stays.is_empty()).then(|| stays.iter().sum::<u64>() / stays.len() as u64);
+        let own = u64::from(Nice::new(nice.into()).map_err(|error| anyhow!("{error}"))?.weight());
+        let both = own + u64::from(Nice::ZERO.weight());
+        Ok(Beside { turn_ns, equation_ns: latency * own / both })
     }
 
     fn decision(&self) -> Result<DecisionCost> {
@@ -218,17 +279,32 @@ impl Bench {
     }
 }
 
-/// The usual length of a stay on the CPU that began after `from`.
-fn turn(events: &[Event], from: Nanos) -> Option<u64> {
+fn machine(kernel: KernelVersion, cpus: u32) -> Result<MachineDescription> {
+    let topology = Topology::flat(cpus).map_err(|error| anyhow!("{error}"))?;
+    let mut machine = MachineDescription::generic("curves", topology);
+    machine.kernel = kernel;
+    machine.hz = 1000;
+    machine.costs = Costs::none();
+    Ok(machine)
+}
+
+/// Lengths of the stays on the CPU that began after `from`, of some tasks.
+fn stays(events: &[Event], from: Nanos, of: impl Fn(TaskId) -> bool) -> Vec<u64> {
     let mut since: Option<Nanos> = None;
     let mut stays = Vec::new();
     for event in events {
         let EventKind::Switch { prev, next, .. } = event.kind else { continue };
-        if let Some(start) = since.take().filter(|start| *start >= from && !prev.is_idle()) {
+        if let Some(start) = since.take().filter(|start| *start >= from && of(prev)) {
             stays.push(event.time.0 - start.0);
         }
         since = (!next.is_idle()).then_some(event.time);
     }
+    stays
+}
+
+/// The usual length of a stay on the CPU that began after `from`.
+fn turn(events: &[Event], from: Nanos) -> Option<u64> {
+    let mut stays = stays(events, from, |task| !task.is_idle());
     stays.sort_unstable();
     stays.get(stays.len() / 2).copied()
 }
@@ -270,6 +346,26 @@ mod tests {
         assert_eq!(turns("ingosched"), only([800, 420, 100, 5]));
         // Who comes up again to the top stair goes down all stairs before the other, which is at the bottom.
         assert_eq!(slices("staircase", &[0]), [(Some(120), Some(120))]);
+    }
+
+    #[test]
+    fn turns_beside_nice_0_are_near_equation_3() {
+        let described = schedulers::describe_for("cfs", KernelVersion::V7_2).expect("ours");
+        let cfs = Bench::new(&described, KernelVersion::V7_2, 1).expect("loads");
+        let fair = Bench::fair(KernelVersion { major: 6, minor: 1 }).expect("simulates");
+        // 6 ms * 1024 / 2048, 335 / 1359 and 3121 / 4145 of them.
+        for (nice, slice) in [(0, 3_000_000), (5, 1_479_028), (-5, 4_517_732)] {
+            for bench in [&cfs, &fair] {
+                let beside = bench.slices_at(nice).expect("runs").beside.expect("CFS's rules");
+                assert_eq!(beside.equation_ns, slice, "nice {nice}");
+                let turn = beside.turn_ns.expect("turns end");
+                // A turn ends at a tick, and a task that is still first then goes on.
+                let near = slice / 2..=slice * 3 / 2 + 1_000_000;
+                assert!(near.contains(&turn), "nice {nice}: {turn} ns, {slice} ns");
+            }
+        }
+        let eevdf = Bench::fair(KernelVersion::V7_2).expect("simulates");
+        assert_eq!(eevdf.slices_at(0).expect("runs").beside, None, "EEVDF has no latency to share");
     }
 
     #[test]

@@ -27,16 +27,7 @@ pub fn page(
     for candidate in std::iter::once(&candidates[0]).chain(best) {
         // A candidate that cannot run has a row that says why, and no picture.
         let Ok(recording) = rerun(machine, candidate, seed) else { continue };
-        pictures.push(Picture {
-            candidate: candidate.name.clone(),
-            timeline: Timeline::new(
-                &recording.events,
-                &recording.tasks,
-                recording.machine.topology.cpu_count(),
-                recording.duration,
-            ),
-            target: recording.tasks.iter().map(|task| task.target).collect(),
-        });
+        pictures.push(picture_of(&candidate.name, &recording));
     }
     Ok(html::page(result, &pictures))
 }
@@ -63,6 +54,30 @@ pub fn trace_of(recording: &Recording) -> Vec<u8> {
         length: recording.duration,
         kernel: recording.machine.kernel,
     })
+}
+
+/// A recording as a page.
+pub fn page_of(name: &str, recording: &Recording) -> String {
+    let provenance = &recording.provenance;
+    let facts = [
+        ("Recording", name.to_owned()),
+        ("Machine", format!("{}, {} CPUs", recording.machine.name, recording.machine.topology.cpu_count())),
+        ("Kernel", provenance.kernel_release.clone()),
+        ("Scheduler", provenance.scheduler.clone()),
+        ("Length", recording.duration.to_string()),
+        ("Lost", format!("{} events", provenance.dropped)),
+    ];
+    let picture = picture_of(&provenance.scheduler, recording);
+    html::recording_page(&provenance.what(), &facts, &picture, env!("CARGO_PKG_VERSION"))
+}
+
+fn picture_of(candidate: &str, recording: &Recording) -> Picture {
+    let cpus = recording.machine.topology.cpu_count();
+    Picture {
+        candidate: candidate.to_owned(),
+        timeline: Timeline::new(&recording.events, &recording.tasks, cpus, recording.duration),
+        target: recording.tasks.iter().map(|task| task.target).collect(),
+    }
 }
 
 /// Makes the run again with its events kept. A scheduler that can log its changes of priority does: what that costs it

@@ -38,6 +38,7 @@ pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
         duration: args.duration.map(|time| Duration::from_nanos(time.0)),
         ring: ring(args, &target)?,
         buffer: args.buffer_mib.map(|mib| mib << 20),
+        vruntime: args.vruntime,
         ..RecordOptions::new(target)
     };
     if let Some(file) = &args.machine {

@@ -17,8 +17,15 @@ use serde_json::{Value, json};
 
 /// Shows it as text or JSON.
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
+    if args.what == FAIR && !args.character {
+        let kernel = args.kernel.unwrap_or(KernelVersion::V7_2);
+        let curves = curves::measure_fair(kernel)?;
+        let text = format!("Scheduler  fair: the kernel's own class as simulated, of kernel {kernel}\n");
+        let value = json!({"scheduler": FAIR, "kernel": kernel, "curves": curves});
+        return give(args, &(text + &curves::render(&curves)), &value);
+    }
     let is_object = args.what.ends_with(".o") || schedulers::library().contains(&args.what.as_str());
-    if is_object && args.character {
+    if (is_object || args.what == FAIR) && args.character {
         return Err(no_recording(&args.what));
     }
     let (text, value) = if is_object {
@@ -32,6 +39,9 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
                 if let Some(path) = &args.perfetto {
                     write_file(path, &pictures::trace_of(&recording))?;
                 }
+                if let Some(path) = &args.html {
+                    write_file(path, pictures::page_of(&args.what, &recording).as_bytes())?;
+                }
                 if args.character {
                     character_text(&args.what, &recording)
                 } else {
@@ -40,9 +50,16 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
             }
         }
     };
+    give(args, &text, &value)
+}
+
+/// The kernel's own class, as candidates name it.
+const FAIR: &str = "fair";
+
+fn give(args: &ShowArgs, text: &str, value: &Value) -> Result<(), Failure> {
     match &args.json {
         Some(path) => write_file(path, format!("{value:#}\n").as_bytes()),
-        None => print_text(&text),
+        None => print_text(text),
     }
 }
 
