@@ -27,6 +27,7 @@ const RULES: &[Rule] = &[
     Rule { krate: "schedlab-host", may_use: &["schedlab-model", "schedlab-objects"], tests_may_use: &[] },
     Rule { krate: "schedlab-report", may_use: &["schedlab-model"], tests_may_use: &[] },
     Rule { krate: "schedlab-import", may_use: &["schedlab-model"], tests_may_use: &[] },
+    Rule { krate: "schedlab-programs", may_use: &[], tests_may_use: &[] },
     Rule { krate: "schedlab-control", may_use: &["schedlab-model"], tests_may_use: &[] },
     Rule { krate: "schedlab", may_use: ALL, tests_may_use: &[] },
     Rule { krate: "schedlab-fuzz", may_use: ALL, tests_may_use: &[] },

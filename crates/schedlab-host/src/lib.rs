@@ -17,3 +17,5 @@ mod process;
 pub mod record;
 pub mod top;
 pub mod vm;
+
+pub use process::set_nice;

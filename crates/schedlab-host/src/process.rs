@@ -150,6 +150,16 @@ impl SchedAttr {
     }
 }
 
+/// Gives the calling thread a nice value; threads and processes that it makes later inherit it.
+///
+/// # Errors
+/// The kernel's own: less than it has needs root.
+pub fn set_nice(nice: i8) -> io::Result<()> {
+    // SAFETY: a plain system call on this thread.
+    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice.into()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The entries of a directory that are numbers, in order.
 pub(crate) fn numbers(directory: &Path) -> Vec<i32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();

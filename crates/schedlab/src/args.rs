@@ -4,6 +4,7 @@
 
 pub mod bench;
 pub mod live;
+pub mod program;
 pub mod recordings;
 pub mod reproduce;
 pub mod vm;
@@ -59,6 +60,8 @@ pub enum Command {
     Play(PlayArgs),
     /// Run a benchmark under schedulers, with the tables it prints
     Bench(bench::BenchArgs),
+    /// Run a small real program with a known answer, to try schedulers on
+    Program(program::ProgramArgs),
     /// Make the tables of a paper anew: its numbers beside ours
     Reproduce(reproduce::ReproduceArgs),
     /// Record a command, a process, a unit or a control group on the live kernel

@@ -1,12 +1,12 @@
 //! Built-in workloads: the benchmarks every scheduler is tried on, as generators with parameters.
 //!
-//! `NAME` or `NAME:KEY=VALUE,...`, e.g. `hackbench:groups=4,loops=500`. Costs of messages are stated with
+//! `NAME` or `NAME:KEY=VALUE,...`, e.g. `hackbench:groups=4,loops=500`; programs run beside each other by `+`. Costs of messages are stated with
 //! each generator; they are what a message costs the sender's and the receiver's CPU, assumed from a recent
 //! x86 machine, and can be set.
 
 use super::builder::{BuildError, Builder};
 use super::{Amount, ChannelType, Late, Op, TimerRef, Workload};
-use super::{benchmarks, interbench};
+use super::{benchmarks, interbench, programs};
 use crate::cpu_set::CpuSet;
 use crate::ids::CpuId;
 use crate::policy::{Nice, TaskAttributes};
@@ -22,7 +22,7 @@ pub struct Builtin {
     pub description: &'static str,
     /// Parameters: name, default, meaning.
     pub parameters: &'static [(&'static str, &'static str, &'static str)],
-    make: fn(&Parameters) -> Result<Workload, BuiltinError>,
+    pub(super) make: fn(&Parameters) -> Result<Workload, BuiltinError>,
 }
 
 /// A built-in workload that cannot be made.
@@ -49,6 +49,14 @@ pub enum BuiltinError {
         value: String,
         /// What is wrong, with what is right.
         problem: String,
+    },
+    /// Not everything runs beside others.
+    #[error("'{part}' cannot run beside others by '+': {known} can. Put other tasks into a workload file")]
+    NotBeside {
+        /// What was asked for.
+        part: String,
+        /// What can.
+        known: String,
     },
     /// The result cannot run.
     #[error(transparent)]
@@ -166,13 +174,23 @@ pub const BUILTINS: &[Builtin] = &[
         ],
         make: mix,
     },
+    programs::FIBO,
+    programs::PRIMES,
+    programs::RAYS,
+    programs::LINPACK,
+    programs::FFT,
+    programs::SYSBENCH_THREADS,
 ];
 
-/// Finds and makes a built-in workload from `NAME[:KEY=VALUE,...]`; `None` if there is none of that name.
+/// Finds and makes a built-in workload from `NAME[:KEY=VALUE,...]`, or programs beside each other from several such joined
+/// by `+`; `None` if there is none of that name.
 ///
 /// # Errors
 /// [`BuiltinError`] for parameters.
 pub fn make(text: &str) -> Option<Result<Workload, BuiltinError>> {
+    if let Some(together) = programs::together(text) {
+        return Some(together);
+    }
     let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
     let builtin = BUILTINS.iter().find(|builtin| builtin.name == name)?;
     Some(Parameters::parse(builtin, parameters).and_then(|parameters| (builtin.make)(&parameters)))
@@ -184,7 +202,7 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    fn parse(builtin: &Builtin, text: &str) -> Result<Parameters, BuiltinError> {
+    pub(super) fn parse(builtin: &Builtin, text: &str) -> Result<Parameters, BuiltinError> {
         let mut values: BTreeMap<_, _> =
             builtin.parameters.iter().map(|(name, default, _)| (*name, (*default).to_owned())).collect();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -199,6 +217,14 @@ impl Parameters {
             *slot.1 = value.to_owned();
         }
         Ok(Parameters { workload: builtin.name, values })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.workload
+    }
+
+    pub(super) fn value(&self, name: &str) -> &str {
+        &self.values[name]
     }
 
     pub(super) fn error(&self, name: &str, problem: &str) -> BuiltinError {

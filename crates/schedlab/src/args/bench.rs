@@ -1,6 +1,7 @@
 //! Arguments of `bench`.
 
 use crate::args::MachineChoice;
+use crate::args::program::ProgramsChoice;
 use clap::{Args, ValueEnum, ValueHint};
 use schedlab_model::Nanos;
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ pub enum Bench {
     Hackbench,
     /// Audio, video, X and a game beside loads: latency, deadlines met, share of the CPU that was wanted
     Interbench,
+    /// Small real programs, each alone and beside all others, at several nice values: time, mflops, slowdown
+    Programs,
 }
 
 impl Bench {
@@ -23,6 +26,7 @@ impl Bench {
             Bench::Wakeup => "wakeup",
             Bench::Hackbench => "hackbench",
             Bench::Interbench => "interbench",
+            Bench::Programs => "programs",
         }
     }
 }
@@ -36,12 +40,15 @@ impl Bench {
   sudo schedlab bench wakeup --live --scheduler fair,staircase
   schedlab vm boot --kernel 7.2 -- schedlab bench wakeup --live --quick --scheduler fair,staircase
   schedlab bench hackbench --scheduler fair,staircase --cpus 4 --set groups=30 --json hackbench.json
+  schedlab bench programs --live --nice 0,5,10
+  schedlab bench programs --scheduler fair,cfs --program fibo,rays --cpus 2 --json programs.json
 
 `--set` takes parameters of the built-in workload of the same name (`schedlab list workloads`) and knobs of the
 schedulers (hz=250). A latency of wakeup goes from the wake-up until the thread runs; latencies are shown raw and without
 those more than six standard deviations above the mean, in one pass, as in the slides of 2006. The waker's own error is
 how late it ran itself after its timer. interbench runs every task beside every load unless task and load are set; rt=1
-makes the task real-time and prints us. Its SD is what interbench 0.31 prints, next to the true one. Ctrl-C ends the benchmark and keeps the samples so far.")]
+makes the task real-time and prints us. programs runs each program alone and while all others are run again and again
+beside it. Its SD is what interbench 0.31 prints, next to the true one. Ctrl-C ends the benchmark and keeps the samples so far.")]
 pub struct BenchArgs {
     /// Benchmark
     #[arg(value_enum)]
@@ -79,4 +86,7 @@ pub struct BenchArgs {
     /// Machine
     #[command(flatten)]
     pub machine: MachineChoice,
+    /// What programs runs
+    #[command(flatten)]
+    pub programs: ProgramsChoice,
 }

@@ -17,6 +17,7 @@ mod man;
 mod metric_command;
 mod pictures;
 mod play;
+mod program;
 mod record;
 mod reproduce;
 mod show;
@@ -56,6 +57,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Simulate(args) => simulate::run(&args, context),
         Command::Play(args) => play::run(&args, context),
         Command::Bench(args) => bench::run(&args, context),
+        Command::Program(args) => program::run(&args),
         Command::Reproduce(args) => reproduce::run(&args, context),
         Command::Record(args) => record::run(&args, context),
         Command::Import(args) => import::run(&args),

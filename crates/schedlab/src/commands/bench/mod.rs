@@ -1,12 +1,13 @@
 //! `schedlab bench`: the benchmarks of the slides of 2006, with the tables they print.
 //!
-//! [`plan`] says what is run, [`simulated`] and [`live`] run it, [`samples`] and [`interbench`] take the samples from its
+//! [`programs`] is a benchmark of its own, after the paper of 2021. Of the others, [`plan`] says what is run, [`simulated`] and [`live`] run it, [`samples`] and [`interbench`] take the samples from its
 //! events, [`tables`] prints them. Not here: the workloads (schedlab-model's `benchmarks` and `interbench`), what a table says
 //! of samples (schedlab-report's `samples`).
 
 mod interbench;
 mod live;
 mod plan;
+mod programs;
 mod samples;
 mod simulated;
 mod tables;
@@ -105,6 +106,9 @@ pub fn rows(
 
 /// Runs it.
 pub fn run(args: &BenchArgs, context: Context) -> Result<(), Failure> {
+    if args.bench == Bench::Programs {
+        return programs::run(args, context);
+    }
     let interrupted = common::interrupt_flag();
     let machine = crate::inputs::machines::resolve(&args.machine, None)?.name;
     let write = |path: &Path, rows: &[Row]| {
@@ -126,6 +130,7 @@ pub fn run(args: &BenchArgs, context: Context) -> Result<(), Failure> {
             Bench::Wakeup => tables::wakeup(&rows),
             Bench::Hackbench => tables::hackbench(&rows),
             Bench::Interbench => tables::interbench(&rows, is_real_time(&args.set)),
+            Bench::Programs => unreachable!("it has tables of its own"),
         })?;
         print_text(&tables::notes(&rows))?;
     }

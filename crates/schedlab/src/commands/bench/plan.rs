@@ -20,6 +20,8 @@ fn quick(bench: Bench) -> &'static [&'static str] {
         Bench::Wakeup => &["samples=100", "groups=2"],
         Bench::Hackbench => &["groups=2", "loops=20"],
         Bench::Interbench => &["length=3s"],
+        // These have a plan of their own.
+        Bench::Programs => &[],
     }
 }
 
@@ -27,7 +29,7 @@ fn quick(bench: Bench) -> &'static [&'static str] {
 fn usual(bench: Bench) -> &'static [&'static str] {
     match bench {
         Bench::Hackbench => &["groups=10"],
-        Bench::Wakeup | Bench::Interbench => &[],
+        Bench::Wakeup | Bench::Interbench | Bench::Programs => &[],
     }
 }
 
@@ -68,7 +70,7 @@ fn parts(bench: Bench, parameters: &[String]) -> Vec<(String, String)> {
         Bench::Wakeup => {
             vec![("rt".to_owned(), work(&["rt=1"])), ("normal".to_owned(), work(&["rt=0"]))]
         }
-        Bench::Hackbench => vec![(name.to_owned(), work(&[]))],
+        Bench::Hackbench | Bench::Programs => vec![(name.to_owned(), work(&[]))],
         Bench::Interbench => {
             let part = |(task, load): (&str, &str)| {
                 (format!("{task}/{load}"), work(&[&format!("task={task}"), &format!("load={load}")]))

@@ -9,6 +9,7 @@ mod tables;
 
 use crate::args::MachineChoice;
 use crate::args::bench::{Bench, BenchArgs};
+use crate::args::program::ProgramsChoice;
 use crate::args::reproduce::ReproduceArgs;
 use crate::commands::bench::{self, Row};
 use crate::commands::{Context, common};
@@ -88,6 +89,7 @@ fn rows(
         jobs: args.jobs,
         json: None,
         machine,
+        programs: ProgramsChoice::default(),
     };
     let mut rows = bench::rows(&args, context, interrupted, &|_| Ok(()))?;
     for row in &mut rows {

@@ -1,0 +1,248 @@
+//! `schedlab bench programs`: small programs, each alone and while all others are run again and again beside it.
+//!
+//! [`live`] runs the real ones, [`simulated`] their models. The one that is measured has each of the nice values, the
+//! others have 0. Not here: the programs (schedlab-programs), their models (schedlab-model's `workload/programs.rs`).
+
+mod live;
+mod simulated;
+
+use super::super::Context;
+use super::super::common;
+use crate::args::bench::BenchArgs;
+use crate::args::program::Which;
+use crate::commands::program::has_sysbench;
+use crate::failure::Failure;
+use crate::output::{print_text, write_file};
+use anyhow::anyhow;
+use schedlab_model::outcome::Obtained;
+use schedlab_report::compare::stats;
+use schedlab_report::text::Table;
+use serde::Serialize;
+use std::sync::atomic::Ordering;
+
+/// One program at one nice value, alone or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Case {
+    which: Which,
+    nice: i8,
+    together: bool,
+}
+
+/// What it came to, in each round.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    scheduler: String,
+    program: &'static str,
+    threads: u32,
+    nice: i8,
+    /// Whether the others ran beside it.
+    together: bool,
+    obtained: Obtained,
+    /// Time until it was done, in s.
+    seconds: Vec<f64>,
+    /// Of those programs that count them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mflops: Vec<f64>,
+    /// Why the scheduler ended before the program did, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<String>,
+}
+
+/// What is run, in which order and how often.
+struct Plan {
+    programs: Vec<Which>,
+    cases: Vec<Case>,
+    rounds: u32,
+    quick: bool,
+}
+
+impl Plan {
+    fn new(args: &BenchArgs) -> Result<Plan, Failure> {
+        let choice = &args.programs;
+        let there = |which: &Which| match which {
+            Which::SysbenchCpu | Which::SysbenchThreads if args.live => has_sysbench(),
+            // Its model is that of primes.
+            Which::SysbenchCpu => false,
+            _ => true,
+        };
+        let wanted = |which: &Which| match choice.program.is_empty() {
+            true => there(which),
+            false => choice.program.contains(which),
+        };
+        let programs: Vec<Which> = Which::ALL.into_iter().filter(wanted).collect();
+        if programs.len() < 2 {
+            return Err(Failure::BadInput(anyhow!(
+                "one program has nothing to run beside: give two or more, e.g. --program fibo,rays"
+            )));
+        }
+        if let Some(missing) = programs.iter().find(|which| !there(which)) {
+            return Err(match args.live {
+                true => Failure::Machine(anyhow!(
+                    "{} needs sysbench, which is not installed (Debian: apt install sysbench)",
+                    missing.name()
+                )),
+                false => Failure::BadInput(anyhow!(
+                    "{} has no model of its own: take primes, or run it with --live",
+                    missing.name()
+                )),
+            });
+        }
+        let nices = if choice.nice.is_empty() { vec![0, 5, 10] } else { choice.nice.clone() };
+        let case = |which: Which| {
+            nices
+                .iter()
+                .flat_map(move |nice| [false, true].map(|together| Case { which, nice: *nice, together }))
+        };
+        let cases = programs.iter().copied().flat_map(case).collect();
+        let rounds = choice.rounds.unwrap_or(if args.quick { 3 } else { 5 });
+        Ok(Plan { cases, rounds, quick: args.quick, programs })
+    }
+
+    /// The programs beside one.
+    fn others(&self, which: Which) -> impl Iterator<Item = Which> {
+        self.programs.iter().copied().filter(move |other| *other != which)
+    }
+
+    /// A row for each case, still without numbers.
+    fn rows(&self, scheduler: &str, obtained: Obtained) -> Vec<Row> {
+        let row = |case: &Case| Row {
+            scheduler: scheduler.to_owned(),
+            program: case.which.name(),
+            threads: threads(case.which),
+            nice: case.nice,
+            together: case.together,
+            obtained,
+            seconds: Vec::new(),
+            mflops: Vec::new(),
+            ended: None,
+        };
+        self.cases.iter().map(row).collect()
+    }
+}
+
+/// Threads of a program in the benchmark.
+fn threads(which: Which) -> u32 {
+    match which {
+        Which::Rays | Which::SysbenchThreads => 4,
+        _ => 1,
+    }
+}
+
+/// Runs it.
+pub fn run(args: &BenchArgs, context: Context) -> Result<(), Failure> {
+    let plan = Plan::new(args)?;
+    let interrupted = common::interrupt_flag();
+    let rows = if args.live { live::rows } else { simulated::rows };
+    let rows = rows(args, &plan, context, &interrupted)?;
+    if let Some(path) = &args.json {
+        let value = serde_json::json!({"bench": "programs", "rounds": plan.rounds, "rows": rows});
+        write_file(path, format!("{value:#}\n").as_bytes())?;
+    }
+    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+        print_text(&table(&rows, plan.rounds))?;
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted);
+    }
+    match rows.iter().find_map(|row| row.ended.as_ref().map(|why| (&row.scheduler, why))) {
+        Some((scheduler, why)) => Err(Failure::AnswerIsNo(format!("{scheduler} ended early: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// A line for each program, nice value and scheduler: alone, beside the others, and how much longer that takes.
+fn table(rows: &[Row], rounds: u32) -> String {
+    let header = [
+        "scheduler",
+        "program",
+        "nice",
+        "alone, s",
+        "beside others, s",
+        "times as long",
+        "mflops alone",
+        "beside",
+    ];
+    let mut table = Table::new(&header);
+    table.right = (2..header.len()).collect();
+    for alone in rows.iter().filter(|row| !row.together) {
+        let beside = rows.iter().find(|row| {
+            row.together
+                && (&row.scheduler, row.program, row.nice) == (&alone.scheduler, alone.program, alone.nice)
+        });
+        let of = |row: Option<&Row>, values: fn(&Row) -> &[f64]| {
+            row.map_or("-".to_owned(), |row| mean_with_interval(values(row)))
+        };
+        table.row(vec![
+            alone.scheduler.clone(),
+            alone.program.to_owned(),
+            alone.nice.to_string(),
+            of(Some(alone), |row| &row.seconds),
+            of(beside, |row| &row.seconds),
+            beside.map_or("-".to_owned(), |beside| slowdown(&alone.seconds, &beside.seconds)),
+            of(Some(alone), |row| &row.mflops),
+            of(beside, |row| &row.mflops),
+        ]);
+    }
+    format!(
+        "Programs, means of {rounds} rounds with 95 % intervals; the others have nice 0\n{}",
+        table.render(common::text_options())
+    )
+}
+
+/// Mean and 95 % interval by Student's t, with as many digits as it takes.
+fn mean_with_interval(values: &[f64]) -> String {
+    if values.is_empty() {
+        return "-".to_owned();
+    }
+    let mean = stats::mean(values);
+    let digits = match mean {
+        _ if mean >= 100.0 => 0,
+        _ if mean >= 1.0 => 2,
+        _ => 4,
+    };
+    if values.len() < 2 {
+        return format!("{mean:.digits$}");
+    }
+    let count = values.len() as f64;
+    let half = stats::t_quantile(0.025, count - 1.0) * (stats::variance(values) / count).sqrt();
+    format!("{mean:.digits$} ({:.digits$} to {:.digits$})", (mean - half).max(0.0), mean + half)
+}
+
+/// How many times as long it took, from rounds in pairs.
+fn slowdown(alone: &[f64], beside: &[f64]) -> String {
+    let pairs: Vec<f64> = alone.iter().zip(beside).map(|(alone, beside)| (beside / alone).ln()).collect();
+    match stats::interval(&[pairs], 0.05, 1) {
+        Some(found) => {
+            format!("{:.2} ({:.2} to {:.2})", found.estimate.exp(), found.low.exp(), found.high.exp())
+        }
+        None => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_means_intervals_and_slowdowns() {
+        let row = |together: bool, seconds: &[f64], mflops: &[f64]| Row {
+            scheduler: "fair".into(),
+            program: "fft",
+            threads: 1,
+            nice: 5,
+            together,
+            obtained: Obtained::Predicted,
+            seconds: seconds.to_vec(),
+            mflops: mflops.to_vec(),
+            ended: None,
+        };
+        let rows = [row(false, &[1.0, 1.0, 1.0], &[300.0]), row(true, &[2.0, 4.0, 8.0], &[])];
+        let text = table(&rows, 3);
+        assert!(text.contains("1.00 (1.00 to 1.00)") && text.contains("300"), "{text}");
+        // The geometric mean of 2, 4 and 8.
+        assert!(text.contains("4.00 ("), "{text}");
+        // 4.67 with a deviation of 3.06: 4.303 * 3.06 / sqrt(3) to either side, and no time is below 0.
+        assert!(text.contains("4.67 (0.00 to 12.26)"), "{text}");
+        assert_eq!((mean_with_interval(&[]), slowdown(&[1.0], &[2.0])), ("-".into(), "-".into()));
+    }
+}
