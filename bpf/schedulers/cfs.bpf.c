@@ -16,10 +16,11 @@
  *
  * Where it differs from the kernel's: no groups; no buddies (a task that wakes does not go before one that is further
  * behind, a yield gives way only to who is further behind); no PELT (CPUs are compared by the weight that is runnable
- * now); one balancing domain; the kernel's chance to wake a task beside its waker is taken by weight alone. A task of
- * another weight takes its distance to the queue's time along in its new virtual time, as kernels do since 6.6: before,
- * who had run as SCHED_IDLE for a tick and was SCHED_NORMAL again waited for more than a second. SCHED_IDLE weighs 3 and
- * is preempted by everybody else, SCHED_BATCH preempts nobody.
+ * now); one balancing domain; the kernel's chance to wake a task beside its waker is taken by weight alone. A task
+ * that becomes heavier takes its distance to the queue's time along in its new virtual time, as kernels do since 6.6:
+ * before, who had run as SCHED_IDLE for a tick and was SCHED_NORMAL again waited for more than a second. One that
+ * becomes lighter keeps it as it is, as kernels before did: in its new virtual time it would wait for as long. SCHED_IDLE
+ * weighs 3 and is preempted by everybody else, SCHED_BATCH preempts nobody.
  *
  * Good at: CPU time in exact proportion to weights; comparing weight tables on a kernel without patching it.
  * Fails at: latency under many tasks, for the period grows with them; what groups of tasks get.
@@ -450,22 +451,28 @@ void SCHED_OP(cfs_quiescent, struct task_struct *p, u64 deq_flags)
 		count_on(p, entity, NOWHERE);
 }
 
-/* The task's distance from its queue's time, in its virtual time of another weight. */
+/*
+ * A distance from a queue's time in virtual time of another weight, where that is less. From nice -20 to 19 it would
+ * be 5917 times as much, and a few ms ahead a wait of many seconds.
+ */
+static __always_inline u64 shrunk(u64 distance, u32 old, u32 weight)
+{
+	return old < weight ? distance * old / weight : distance;
+}
+
+/* The task takes another weight and keeps its distance from its queue's time, as virtual time of the heavier one. */
 static __always_inline void reweigh(struct task_struct *p, struct entity *entity, u32 old, u32 weight)
 {
-	u64 origin, vruntime, distance;
+	u64 origin, vruntime;
 
 	if (entity->home == NOWHERE || !old || !weight || old == weight)
 		return;
 	origin = rq_of(entity->home)->min_vruntime;
 	vruntime = p->scx.dsq_vtime;
-	if (before(vruntime, origin)) {
-		distance = (origin - vruntime) * old / weight;
-		vruntime = origin - distance;
-	} else {
-		distance = (vruntime - origin) * old / weight;
-		vruntime = origin + distance;
-	}
+	if (before(vruntime, origin))
+		vruntime = origin - shrunk(origin - vruntime, old, weight);
+	else
+		vruntime = origin + shrunk(vruntime - origin, old, weight);
 	set_dsq_vtime(p, vruntime);
 }
 
