@@ -187,7 +187,7 @@ pub enum RecordError {
         source: std::io::Error,
     },
     /// The recording could not be written.
-    #[error("writing the recording failed: {0}; what was written before is whole and can be read")]
+    #[error("writing the recording failed: {0}")]
     Write(#[source] std::io::Error),
     /// No command.
     #[error("no command to record: name one after '--', e.g. schedlab record -o FILE -- sleep 1")]

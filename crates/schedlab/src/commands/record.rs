@@ -13,6 +13,7 @@ use schedlab_host::record::{
     self, Progress, RecordError, RecordOptions, RecordSummary, RingOptions, Status, Target, Trigger,
 };
 use schedlab_model::Nanos;
+use schedlab_model::recording::codec;
 use schedlab_report::units;
 use serde_json::json;
 use std::fs::File;
@@ -162,9 +163,11 @@ pub fn record_to(
     let mut watch = Watch { bar, what, interrupted, signalled };
     let outcome = record::record(&options, BufWriter::new(file), &mut watch);
     watch.bar.finish_and_clear();
+    // Of a disk that was full at once not even a head is there.
+    let readable = || std::fs::read(&partial).is_ok_and(|bytes| codec::decode_prefix(&bytes).is_ok());
     let kept = match &outcome {
         Ok(summary) if !summary.nothing_fired => std::fs::rename(&partial, path),
-        Err(error) if !never_began(error) => std::fs::rename(&partial, path),
+        Err(error) if !never_began(error) && readable() => std::fs::rename(&partial, path),
         _ => std::fs::remove_file(&partial).map(|()| {
             // A directory made for nothing would be in the way; it goes only if it is empty.
             drop(made.map(std::fs::remove_dir));
@@ -185,9 +188,9 @@ pub fn failure(error: RecordError) -> Failure {
     // Its text already holds the cause's, which a chain of causes would repeat.
     let text = anyhow::anyhow!("{error}");
     match error {
-        RecordError::Write(source) if is_full(&source) => {
-            Failure::Machine(anyhow::anyhow!("{text}: free some space there, or write elsewhere"))
-        }
+        RecordError::Write(source) if is_full(&source) => Failure::Machine(anyhow::anyhow!(
+            "{text}; whole parts of the recording that are there are kept: free some space there, or write elsewhere"
+        )),
         RecordError::Privilege { .. }
         | RecordError::NoBtf
         | RecordError::NoTracepoint { .. }
