@@ -296,6 +296,15 @@ impl WeightTable {
         (weights, Nice(self.first).static_prio())
     }
 
+    /// The same by the names of a variable each: `weight_of_prio[0]` and so on, and `weight_prio_first`.
+    pub fn elements(&self) -> Vec<(String, i64)> {
+        let (weights, first) = self.variables();
+        let element =
+            |(index, weight): (usize, &u32)| (format!("weight_of_prio[{index}]"), i64::from(*weight));
+        let first = ("weight_prio_first".to_owned(), i64::from(first));
+        weights.iter().enumerate().map(element).chain([first]).collect()
+    }
+
     /// `sched_prio_to_wmult`: 2^32 / weight, rounded to nearest.
     pub fn inverse(&self, nice: Nice) -> u32 {
         let weight = u64::from(self.weight(nice));

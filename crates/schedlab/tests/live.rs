@@ -669,3 +669,55 @@ fn a_live_scheduler_is_watched() {
     assert!(names.clone().any(|name| name.starts_with("staircase_enque")), "{costs}");
     said.says("no log", &["logs no changes of priority", "staircase do", "/tmp/none"]);
 }
+
+/// Two hogs of these nice values on one CPU; CPU time of each in the last three of four seconds, ns.
+const PAIR: &str = "cat > /tmp/pair <<'END'
+taskset 1 nice -n $1 sh -c 'while :; do :; done' & a=$!
+taskset 1 nice -n $2 sh -c 'while :; do :; done' & b=$!
+sleep 1
+read a0 rest < /proc/$a/schedstat; read b0 rest < /proc/$b/schedstat
+sleep 3
+read a1 rest < /proc/$a/schedstat; read b1 rest < /proc/$b/schedstat
+echo times $((a1 - a0)) $((b1 - b0))
+kill $a $b
+END";
+
+const WEIGHTS: &[Step] = &[
+    ("script", PAIR),
+    ("linux", "schedlab -q run cfs -- sh /tmp/pair 0 4"),
+    ("wide", "schedlab -q run cfs --weights linux -- sh /tmp/pair -3 7"),
+    ("groups", "schedlab -q run cfs --weights group:5 -- sh /tmp/pair 0 4"),
+    ("vtime", "schedlab -q run vtime --weights group:5 -- sh /tmp/pair 0 4"),
+    ("element", "schedlab -q run cfs --set weight_of_prio[24]=1024 -- sh /tmp/pair 0 4"),
+    ("told", "schedlab run cfs --weights group:5 -- true"),
+    ("no table", "schedlab run fifo --weights linux -- true"),
+    ("too many", "schedlab run cfs --weights group:41 -- true"),
+];
+
+/// Part of both that the first had.
+#[track_caller]
+fn share(said: &Said, step: &str) -> f64 {
+    let line = said.of(step).lines().find_map(|line| line.strip_prefix("times "));
+    let line = line.unwrap_or_else(|| panic!("{step} has no times:\n{}", said.of(step)));
+    let times: Vec<f64> = line.split(' ').map(|time| time.parse().expect("a number")).collect();
+    times[0] / (times[0] + times[1])
+}
+
+#[test]
+fn nice_values_weigh_what_the_table_says() {
+    let said = steps(300, WEIGHTS);
+    let expected = [
+        ("linux", 1_024.0 / (1_024.0 + 423.0)),
+        ("wide", 1_991.0 / (1_991.0 + 215.0)),
+        ("groups", 0.5),
+        ("vtime", 0.5),
+        ("element", 0.5),
+    ];
+    for (step, expected) in expected {
+        let share = share(&said, step);
+        assert!((share - expected).abs() < 0.03, "{step}: {share:.3} for {expected:.3}");
+    }
+    said.says("told", &["Knob       weight_of_prio = 64 values", "code 0"]);
+    said.says("no table", &["takes no weight table: vtime and cfs do", "code 2"]);
+    said.says("too many", &["1 to 40", "code 2"]);
+}

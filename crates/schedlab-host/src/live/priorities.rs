@@ -51,13 +51,12 @@ impl PriorityLog {
     /// Of the scheduler that runs under this name with this object.
     pub fn of(scheduler: &str, object: &[u8]) -> Option<PriorityLog> {
         let variables = Opened::new(object).ok()?.variables();
-        let (changes, count) =
-            (variables.find("changes").ok()?.clone(), variables.find("changes_count").ok()?);
+        let (changes, count) = (variables.find("changes").ok()?, variables.find("changes_count").ok()?);
         let map = RunningPrograms::find(scheduler).map(|map| changes.is_in(map))?;
         Some(PriorityLog {
             map,
             changes,
-            count: count.clone(),
+            count,
             read: 0,
             entries: Vec::new(),
             lost: 0,

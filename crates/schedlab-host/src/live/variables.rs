@@ -3,15 +3,18 @@
 //! A knob is such a variable; its unit and bounds are declared in the object and judged elsewhere.
 
 use super::Error;
+use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, types};
 
-/// One variable.
+/// One variable, or one element of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
     name: String,
     section: String,
     offset: usize,
     bytes: usize,
+    /// How many elements it has; 0: it is no array.
+    elements: usize,
 }
 
 /// All variables of an object.
@@ -29,9 +32,11 @@ impl Variables {
             }
             for member in section.iter() {
                 let Some(variable) = btf.type_by_id::<types::Var<'_>>(member.ty) else { continue };
-                let Some(variable) = variable.name() else { continue };
+                let Some(label) = variable.name() else { continue };
+                let array = types::Array::try_from(variable.referenced_type().skip_mods_and_typedefs());
                 found.push(Variable {
-                    name: variable.to_string_lossy().into_owned(),
+                    elements: array.map_or(0, |array| array.capacity()),
+                    name: label.to_string_lossy().into_owned(),
                     section: name.clone(),
                     offset: member.offset as usize,
                     bytes: member.size,
@@ -41,9 +46,14 @@ impl Variables {
         Self(found)
     }
 
-    /// The variable of that name.
-    pub fn find(&self, name: &str) -> Result<&Variable, Error> {
-        self.0.iter().find(|variable| variable.name == name).ok_or_else(|| self.unknown(name))
+    /// The variable of that name, or the element: `NAME[INDEX]`.
+    pub fn find(&self, name: &str) -> Result<Variable, Error> {
+        let whole = |name: &str| self.0.iter().find(|variable| variable.name == name).cloned();
+        let element = || {
+            let (array, index) = name.strip_suffix(']')?.split_once('[')?;
+            whole(array)?.element(index.parse().ok()?)
+        };
+        whole(name).or_else(element).ok_or_else(|| self.unknown(name))
     }
 
     /// The error for a name that is not there.
@@ -55,6 +65,13 @@ impl Variables {
 }
 
 impl Variable {
+    /// One element of an array; `None` if it has no such.
+    fn element(&self, index: usize) -> Option<Variable> {
+        let bytes = self.bytes.checked_div(self.elements).filter(|_| index < self.elements)?;
+        let name = format!("{}[{index}]", self.name);
+        Some(Variable { name, offset: self.offset + index * bytes, bytes, elements: 0, ..self.clone() })
+    }
+
     /// Whether libbpf's map of that name holds this variable: `.data.NAME` as it is, `.data` behind the object's name.
     pub fn is_in(&self, map: &str) -> bool {
         map == self.section || map.strip_suffix(&self.section).is_some_and(|object| !object.contains('.'))
@@ -109,7 +126,7 @@ mod tests {
     use super::*;
 
     fn variable(bytes: usize) -> Variable {
-        Variable { name: "x".into(), section: ".data".into(), offset: 4, bytes }
+        Variable { name: "x".into(), section: ".data".into(), offset: 4, bytes, elements: 0 }
     }
 
     #[test]
@@ -121,6 +138,18 @@ mod tests {
         assert_eq!(section, [255; 12]);
         assert_eq!(variable(2).read(&section), Some(65_535));
         assert_eq!(variable(9).read(&[0; 16]), None, "no integer");
+    }
+
+    #[test]
+    fn elements_have_names_and_bounds() {
+        let all = Variables(vec![Variable { elements: 3, ..variable(12) }]);
+        let mut section = [0_u8; 16];
+        all.find("x[1]").unwrap().write(&mut section, 7).unwrap();
+        assert_eq!((section[8], all.find("x[1]").unwrap().read(&section)), (7, Some(7)));
+        for missing in ["x[3]", "x[-1]", "x[1", "x1]", "y[0]", "x[]"] {
+            assert!(all.find(missing).is_err(), "{missing}");
+        }
+        assert!(Variables(vec![variable(4)]).find("x[0]").is_err(), "no array");
     }
 
     #[test]

@@ -217,11 +217,7 @@ impl ExtScheduler {
                 reason: format!("'{}' takes no weight table: fair, vtime and cfs do", self.name()),
             });
         }
-        let (weights, first) = table.variables();
-        let element =
-            |(index, weight): (usize, &u32)| (format!("weight_of_prio[{index}]"), i64::from(*weight));
-        let first = ("weight_prio_first".to_owned(), i64::from(first));
-        Ok(weights.iter().enumerate().map(element).chain([first]).collect())
+        Ok(table.elements())
     }
 
     /// Name of the scheduler (`sched_ext_ops::name`, or the object's).

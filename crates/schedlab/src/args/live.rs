@@ -13,6 +13,10 @@ pub struct SchedulerChoice {
     /// Set a knob before loading, e.g. slice_ns=5ms; can be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    /// Weights of nice values, for a scheduler that shares by them (cfs, vtime): linux, group:N, group:N:shrink,
+    /// refine:COUNT, or a file
+    #[arg(long, value_name = "TABLE")]
+    pub weights: Option<String>,
 }
 
 /// A time on probation, and what ends it.
@@ -38,6 +42,8 @@ pub struct GuardChoice {
   sudo schedlab run fifo --set slice_ns=2ms --p99 20ms -- ./bench
   sudo schedlab run staircase --html priorities.html -- ./bench
                                                       each change of a dynamic priority, with its cause
+  sudo schedlab run cfs --weights group:5 -- ./bench
+                                                      nice values in eight weights, on a kernel as it is
   sudo schedlab run ./my.bpf.o --trial --rounds 6 -- ./bench
                                                       is the command faster than under the kernel's own?
 

@@ -129,7 +129,7 @@ pub fn add_recording(
 /// Settings of the target's tasks and the weight table; every other key is a knob.
 const TASK_KEYS: [&str; 5] = ["policy", "nice", "slice", "rt_priority", WEIGHTS];
 /// The weight table, which is no knob either.
-const WEIGHTS: &str = "weights";
+pub const WEIGHTS: &str = "weights";
 
 /// `--set`, and `--weights` as one of them.
 pub fn sets(set: &[String], weights: Option<&str>) -> Vec<String> {

@@ -120,7 +120,7 @@ fn candidate(args: &PlayArgs, workload: &mut Workload) -> Result<Candidate, Fail
             }
             Setting::Weights(_) => {
                 return Err(fail(
-                    "a kernel's weights cannot be changed; run cfs or vtime with --set".to_owned(),
+                    "a kernel's weights cannot be changed; run cfs or vtime with --weights".to_owned(),
                 ));
             }
             setting => settings.push(setting),

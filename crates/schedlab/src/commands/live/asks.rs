@@ -248,7 +248,7 @@ fn described(owner: &Owner, held: Option<&Held>, phase: &str) -> String {
     let Some(held) = held else { return text };
     let now = now_unix_s();
     text += &format!("Runs       {} for {} s\n", held.name, now.saturating_sub(held.since_unix_s));
-    for (name, value) in &held.knobs {
+    for (name, value) in words::knobs(held.knobs.iter()) {
         text += &format!("Knob       {name} = {value}\n");
     }
     text

@@ -15,11 +15,11 @@ pub use asks::{restore, set, status, stop, switch};
 pub use run::run;
 pub use start::{hold, start};
 
-use super::common::knob_value;
+use super::common::{WEIGHTS, knob_value, sets};
 use crate::args::Command;
 use crate::args::live::{GuardChoice, SchedulerChoice};
 use crate::failure::Failure;
-use crate::inputs::schedulers;
+use crate::inputs::schedulers::{self, Described};
 use crate::output::print_text;
 use anyhow::{Context as _, anyhow};
 use schedlab_host::live::canary::Guards;
@@ -29,6 +29,7 @@ use schedlab_host::live::journal::{self, DIRECTORY, Owner};
 use schedlab_host::live::status::KernelStatus;
 use schedlab_host::live::{self, Error, Scope};
 use schedlab_model::time::Nanos;
+use schedlab_model::weights::WeightTable;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -46,7 +47,7 @@ pub fn under<T>(
     interrupted: &Arc<AtomicBool>,
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(T, Option<String>), Failure> {
-    let choice = SchedulerChoice { scheduler: scheduler.to_owned(), set: sets.to_vec() };
+    let choice = SchedulerChoice { scheduler: scheduler.to_owned(), set: sets.to_vec(), weights: None };
     let load = load_of(&choice, Scope::AsDeclared)?;
     let owner = Owner::this(own_command());
     let (mut holder, _) = Holder::take(directory(), owner, Arc::clone(interrupted)).map_err(failure)?;
@@ -92,7 +93,7 @@ fn load_of(choice: &SchedulerChoice, scope: Scope) -> Result<Load, Failure> {
         let path = PathBuf::from(&choice.scheduler);
         path.canonicalize().unwrap_or(path).display().to_string()
     };
-    let knobs = knobs_of(&name, &choice.set)?;
+    let knobs = knobs_of(&name, &sets(&choice.set, choice.weights.as_deref()))?;
     Ok(Load { name, knobs, scope, object })
 }
 
@@ -106,15 +107,29 @@ fn knobs_of(scheduler: &str, sets: &[String]) -> Result<Vec<(String, i64)>, Fail
         let (name, value) = text
             .split_once('=')
             .ok_or_else(|| Failure::BadInput(anyhow!("{text}: write NAME=VALUE, e.g. slice_ns=5ms")))?;
+        if name == WEIGHTS {
+            return weight_knobs(&described, scheduler, value);
+        }
         described.image.locate(name).map_err(|error| Failure::BadInput(anyhow!("{text}: {error}")))?;
         let value = knob_value(&described.image, name, value)
             .map_err(|error| Failure::BadInput(anyhow!("{text}: {error}")))?;
         if let Some(knob) = described.knobs.iter().find(|knob| knob.name == name) {
             knob.check(value).map_err(Failure::input)?;
         }
-        Ok((name.to_owned(), value))
+        Ok(vec![(name.to_owned(), value)])
     };
-    sets.iter().map(one).collect()
+    Ok(sets.iter().map(one).collect::<Result<Vec<_>, Failure>>()?.concat())
+}
+
+/// A table of weights as elements of the object's array.
+fn weight_knobs(described: &Described, scheduler: &str, table: &str) -> Result<Vec<(String, i64)>, Failure> {
+    if described.image.locate("weight_of_prio").is_err() {
+        let text = format!("--weights {table}: '{scheduler}' takes no weight table: vtime and cfs do");
+        return Err(Failure::BadInput(anyhow!(text)));
+    }
+    let table =
+        WeightTable::parse(table).map_err(|error| Failure::BadInput(anyhow!("--weights: {error}")))?;
+    Ok(table.elements())
 }
 
 /// Why a scheduler did not stand its canary time, if it did not.

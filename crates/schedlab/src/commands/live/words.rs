@@ -24,9 +24,30 @@ pub fn scope(partial: bool) -> &'static str {
     if partial { "only tasks that ask for SCHED_EXT" } else { "all tasks of the machine" }
 }
 
+/// Knobs as `NAME`, `VALUE`; of an array of which several elements were set only that they were.
+pub fn knobs<'a>(knobs: impl Iterator<Item = (&'a String, &'a i64)>) -> Vec<(String, String)> {
+    let knobs: Vec<_> = knobs.collect();
+    let array = |name: &str| name.split_once('[').map(|(array, _)| array.to_owned());
+    let mut shown: Vec<(String, String)> = Vec::new();
+    for (name, value) in &knobs {
+        let of = array(name);
+        let same = knobs.iter().filter(|(other, _)| of.is_some() && array(other) == of).count();
+        match of {
+            Some(array) if same > 1 => {
+                if shown.iter().all(|(name, _)| *name != array) {
+                    shown.push((array, format!("{same} values")));
+                }
+            }
+            _ => shown.push(((*name).clone(), value.to_string())),
+        }
+    }
+    shown
+}
+
 /// Name and knobs.
 pub fn name(load: &Load) -> String {
-    let knobs = load.knobs.iter().map(|(name, value)| format!("{name}={value}"));
+    let shown = knobs(load.knobs.iter().map(|(name, value)| (name, value)));
+    let knobs = shown.into_iter().map(|(name, value)| format!("{name}={value}"));
     std::iter::once(load.name.clone()).chain(knobs).collect::<Vec<_>>().join(" ")
 }
 
@@ -34,7 +55,7 @@ pub fn name(load: &Load) -> String {
 pub fn runs(held: &Held, taken: &Taken) -> String {
     let (load, enable) = (micros(taken.load_us), micros(taken.enable_us));
     let mut text = format!("Runs       {} for {}\n", held.name, scope(held.partial));
-    for (name, value) in &held.knobs {
+    for (name, value) in knobs(held.knobs.iter()) {
         text += &format!("Knob       {name} = {value}\n");
     }
     text + &format!("Took       {load} to load, {enable} to enable\n")
@@ -118,4 +139,21 @@ pub fn undone(undone: &[String]) -> String {
 
 fn micros(us: u64) -> String {
     units::time(us as f64 * 1_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_of_an_array_are_told_together() {
+        let set =
+            |names: &[&str]| names.iter().zip(1..).map(|(name, value)| ((*name).to_owned(), value)).collect();
+        let all: Vec<(String, i64)> = set(&["slice_ns", "w[0]", "w[1]", "v[7]", "first"]);
+        let told = knobs(all.iter().map(|(name, value)| (name, value)))
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<_>>();
+        assert_eq!(told, ["slice_ns=1", "w=2 values", "v[7]=4", "first=5"]);
+    }
 }
