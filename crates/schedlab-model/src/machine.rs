@@ -179,11 +179,14 @@ pub struct Costs {
     pub fork_call: Cost,
     /// What being a process of its own takes from the first instruction to the last, paid by the child.
     pub fork_child: Cost,
+    /// How much of `ipi` a running CPU stands still before the interrupt begins: a virtual CPU may be stopped by its
+    /// host to be handed one; 0 on hardware.
+    pub ipi_stall: Cost,
 }
 
 impl Costs {
     /// How many costs there are.
-    pub const COUNT: usize = 24;
+    pub const COUNT: usize = 25;
 
     /// Their names in a machine file, in the order of [`Costs::all`].
     pub const NAMES: [&str; Costs::COUNT] = [
@@ -211,6 +214,7 @@ impl Costs {
         "wait_call",
         "fork_call",
         "fork_child",
+        "ipi_stall",
     ];
 
     /// Nothing costs time: for runs that show a rule and not a machine.
@@ -241,6 +245,7 @@ impl Costs {
             wait_call: free,
             fork_call: free,
             fork_child: free,
+            ipi_stall: free,
         }
     }
 
@@ -271,6 +276,7 @@ impl Costs {
             self.wait_call,
             self.fork_call,
             self.fork_child,
+            self.ipi_stall,
         ]
     }
 }
@@ -303,6 +309,7 @@ impl Default for Costs {
             wait_call: Cost::assumed(300, 20),
             fork_call: Cost::assumed(60_000, 30),
             fork_child: Cost::assumed(60_000, 30),
+            ipi_stall: Cost::assumed(0, 0),
         }
     }
 }

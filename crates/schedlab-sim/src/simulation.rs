@@ -256,6 +256,7 @@ impl Simulation {
                 self.core.k.this_cpu = cpu;
                 self.core.hrtick(cpu);
             }
+            Slot::Standstill(cpu) => self.core.k.stand_still(cpu),
             Slot::Task(task) => {
                 self.work.timers_armed -= 1;
                 self.start_task(task);

@@ -1,7 +1,7 @@
 //! Who is woken at a channel and when, and what replays make of recordings whose sums are told late.
 
 use schedlab_model::event::{Event, EventKind, Operation, PrevState};
-use schedlab_model::machine::{Costs, MachineDescription};
+use schedlab_model::machine::{Costs, MachineDescription, Preemption};
 use schedlab_model::recording::{Provenance, Recording, codec};
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::builder::Builder;
@@ -169,4 +169,41 @@ fn a_recording_of_timers_alone_can_be_read_again() {
     let recording = record(b.finish(None).expect("a workload"), 1);
     let bytes = codec::encode(&recording).expect("encodes");
     assert_eq!(codec::decode(&bytes).expect("decodes").events, recording.events);
+}
+
+/// A child's last step tells its parent, which has slept for long and would preempt it: only where the kernel can be
+/// preempted does it run before the child is dead.
+#[test]
+fn who_tells_others_with_its_last_step_dies_first() {
+    let dies_first = |preemption| {
+        let mut b = Builder::new("end", "");
+        let ended = b.channel("ended", ChannelType::Tokens, 0, 0);
+        let take = Op::Take { channel: ended, timeout: None };
+        let run = |ms| Op::Run(Amount::Fixed(Nanos::from_millis(ms)));
+        b.task("parent", "parent", TaskAttributes::default(), vec![take, run(1)]);
+        b.task(
+            "child",
+            "child",
+            TaskAttributes::default(),
+            vec![run(30), Op::Post { channel: ended, tokens: 1 }],
+        );
+        let machine = MachineDescription {
+            preemption,
+            ..MachineDescription::generic("one", Topology::flat(1).expect("one CPU"))
+        };
+        let workload = Arc::new(b.finish(None).expect("a workload"));
+        let mut events: Vec<Event> = Vec::new();
+        let config = SimulationConfig { seed: 1, ..SimulationConfig::new(machine, workload) };
+        Simulation::new(config).expect("valid").run(&mut events).expect("runs");
+        let after = events.iter().skip_while(|event| {
+            !matches!(event.kind, EventKind::Waking { wakee: TaskId(1), waker: TaskId(2), .. })
+        });
+        let first = after.filter_map(|event| match event.kind {
+            EventKind::Exit { task: TaskId(2) } => Some(true),
+            EventKind::Switch { next: TaskId(1), .. } => Some(false),
+            _ => None,
+        });
+        first.into_iter().next()
+    };
+    assert_eq!([Preemption::None, Preemption::Full].map(dies_first), [Some(true), Some(false)]);
 }

@@ -176,3 +176,22 @@ fn a_search_without_success_forgets_the_idle_core() {
     let woken = |task: u32| woken_on(&topology, "6.12", ("SIS_UTIL", 1), &text, task, 15);
     assert_eq!([woken(1), woken(2)], [CpuId(3), CpuId(4)]);
 }
+
+/// Always one task of ten works on CPU 1, 1 ms each: busy, and used by nobody for long. CPU 0 has a hog; who wakes there goes
+/// to CPU 1 where CPUs are packed, and waits for the hog elsewhere.
+#[test]
+fn a_busy_cpu_with_room_takes_a_wakee_where_cpus_are_packed() {
+    let mut text = "name = \"room\"\nduration = \"300ms\"\n\
+        [[task]]\nname = \"sleeper\"\ncpus = \"0\"\n\
+        steps = [{ loop = { count = 20, steps = [{ sleep = \"5ms\" }, { run = \"10us\" }] } }, \
+        { set = { cpus = \"0-1\" } }, { sleep = \"20ms\" }, { run = \"10us\" }]\n\
+        [[task]]\nname = \"hog\"\ncpus = \"0\"\nsteps = [{ run = \"1s\" }]\n"
+        .to_owned();
+    for start in 0..300 {
+        text += &format!(
+            "[[task]]\nname = \"short{start}\"\ncpus = \"1\"\nstart = \"{start}ms\"\nsteps = [{{ run = \"990us\" }}]\n"
+        );
+    }
+    let last = |percent| cpus_of(&text, 1, 50, percent).last().copied();
+    assert_eq!((last(68), last(0)), (Some(CpuId(1)), Some(CpuId(0))));
+}

@@ -10,6 +10,7 @@ use crate::error::SimError;
 use crate::kernel::{CostKind, CpuEvent, Resched, Slot, TaskState};
 use crate::simulation::Simulation;
 use schedlab_model::event::{Context, EventKind};
+use schedlab_model::machine::Preemption;
 use schedlab_model::workload::{ChannelType, Late, TimerRef};
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 
@@ -152,6 +153,14 @@ impl Simulation {
                 self.arm_resume(cpu);
             }
             return busy;
+        }
+        let dies = k.preemption != Preemption::Full && {
+            let actor = &self.work.actors[k.cpu(cpu).curr.index()];
+            matches!(self.work.code.steps[actor.pc as usize], Step::Exit)
+        };
+        if dies {
+            // `do_exit` tells others and does not return: only a preemptible kernel leaves the task in between.
+            return false;
         }
         if busy {
             let at = k.cpu(cpu).kernel_until.max(k.now);

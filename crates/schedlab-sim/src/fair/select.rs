@@ -128,7 +128,18 @@ fn select_idle_sibling(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId)
             }
         }
     }
-    select_idle_cpu(k, task, target, has_idle_core).unwrap_or(target)
+    let idle = select_idle_cpu(k, task, target, has_idle_core);
+    idle.or_else(|| busy_with_room(k, task, target)).unwrap_or(target)
+}
+
+/// Not in mainline, see `vcpu_pack_percent`: where no CPU is idle, one of the cache that has room for the task.
+fn busy_with_room(k: &mut Kernel, task: TaskId, target: CpuId) -> Option<CpuId> {
+    if k.fair.params.vcpu_pack_percent == 0 {
+        return None;
+    }
+    let span = k.domains.llc_number(target);
+    let others: Vec<CpuId> = k.domains.span(span).iter().filter(|cpu| *cpu != target).collect();
+    others.into_iter().find(|cpu| k.may_run_on(task, *cpu) && packs(k, task, *cpu))
 }
 
 /// Not in mainline, see `vcpu_pack_percent`: a busy CPU that has room for the task keeps it.
@@ -214,8 +225,7 @@ fn group_rank(k: &Kernel, task: TaskId, span: usize) -> Option<(u64, u64)> {
 /// `sched_balance_find_dst_cpu` for what a task forks: from the widest domain down; the child leaves its parent's group for
 /// one that is idler by use, load or idle CPUs, and there goes to an idle or the least loaded CPU.
 fn find_for_child(k: &mut Kernel, task: TaskId, parent: CpuId) -> CpuId {
-    // Its parent alone there: what runs beside others goes where mainline would put it.
-    if k.may_run_on(task, parent) && k.cpu(parent).nr_running <= 1 && packs(k, task, parent) {
+    if k.may_run_on(task, parent) && packs(k, task, parent) {
         return parent;
     }
     let mut cpu = parent;

@@ -31,6 +31,7 @@ pub(crate) enum CostKind {
     WaitCall,
     ForkCall,
     ForkChild,
+    IpiStall,
 }
 
 const KINDS: usize = Costs::COUNT;

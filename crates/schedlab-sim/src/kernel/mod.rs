@@ -67,6 +67,8 @@ pub(crate) enum Slot {
     FairTimer,
     /// The end of the current fair task's slice (`hrtick_timer`).
     Hrtick(CpuId),
+    /// The CPU stands still until an interrupt on its way arrives.
+    Standstill(CpuId),
 }
 
 impl Slot {
@@ -79,7 +81,8 @@ impl Slot {
             Slot::Task(task) => (task.index() / 2, TASK_KIND + task.index() % 2),
             Slot::Change => (1, 4),
             Slot::FairTimer => (2, 4),
-            Slot::Hrtick(cpu) => (cpu.index() + 3, 4),
+            Slot::Hrtick(cpu) => (2 * cpu.index() + 3, 4),
+            Slot::Standstill(cpu) => (2 * cpu.index() + 4, 4),
         };
         (row << ROW_BITS) | kind
     }
@@ -99,7 +102,8 @@ impl Slot {
             4 if row == 0 => Slot::ExtTimer,
             4 if row == 1 => Slot::Change,
             4 if row == 2 => Slot::FairTimer,
-            4 => Slot::Hrtick(CpuId(row as u32 - 3)),
+            4 if row % 2 == 1 => Slot::Hrtick(CpuId((row as u32 - 3) / 2)),
+            4 => Slot::Standstill(CpuId((row as u32 - 4) / 2)),
             _ => Slot::Device(row),
         }
     }
@@ -198,7 +202,7 @@ impl Kernel {
             ideal: false,
             ext_timers: BTreeSet::new(),
         };
-        kernel.reserve((kernel.cpus.len() + 3).max(device_count));
+        kernel.reserve((2 * kernel.cpus.len() + 3).max(device_count));
         kernel
     }
 
@@ -417,7 +421,12 @@ impl Kernel {
         let (idle, kernel_until) = (state.curr.is_idle(), state.kernel_until);
         let mut at = self.now;
         if cpu != self.this_cpu {
-            at += self.cost(if idle { CostKind::IpiIdle } else { CostKind::Ipi });
+            let latency = self.cost(if idle { CostKind::IpiIdle } else { CostKind::Ipi });
+            at += latency;
+            if !idle && self.costs.typical(CostKind::IpiStall) > 0 {
+                let stall = self.cost(CostKind::IpiStall).min(latency);
+                self.arm(Slot::Standstill(cpu), at - stall);
+            }
             let sending = self.cost(CostKind::IpiSend);
             self.charge(self.this_cpu, sending);
         }
@@ -428,6 +437,20 @@ impl Kernel {
         }
         let at = at.max(kernel_until);
         self.arm(Slot::Cpu(cpu, CpuEvent::Resched), at);
+    }
+
+    /// An interrupt by another CPU is on its way, and whoever runs here now does nothing until it arrives. It arrives
+    /// also when the CPU has switched in the meantime.
+    pub(crate) fn stand_still(&mut self, cpu: CpuId) {
+        if self.cpu(cpu).curr.is_idle() {
+            return;
+        }
+        let arrival = self.queue.time_of(Slot::Cpu(cpu, CpuEvent::Resched).number());
+        let stall = match arrival {
+            Some(arrival) => arrival - self.now,
+            None => self.cost(CostKind::IpiStall),
+        };
+        self.charge(cpu, stall);
     }
 
     /// `resched_curr_lazy`: under lazy preemption a running task goes on until it leaves the kernel anyway
@@ -593,7 +616,7 @@ impl Kernel {
         self.rt.rqs.push(Default::default());
         self.idle_mask.grow(self.cpus.len());
         self.idle_mask.set(cpu);
-        self.reserve(cpu.index() + 4);
+        self.reserve(2 * cpu.index() + 5);
         cpu
     }
 

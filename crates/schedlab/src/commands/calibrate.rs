@@ -86,6 +86,7 @@ fn fill(costs: &mut Costs, seen: &Measured, moved: Distance) {
     let halves: Vec<u64> = undisturbed(&timed.pipe).iter().map(|both| both / 2).collect();
     set(&mut costs.pipe_call, replay::measured_cost(&halves));
     set(&mut costs.futex_call, replay::measured_cost(&undisturbed(&timed.futex)));
+    set(&mut costs.ipi_stall, replay::measured_cost(&undisturbed(&timed.stall)));
     set(&mut costs.fork_call, replay::measured_cost(&undisturbed(&timed.fork)));
     let waits = waits(timed, costs);
     set(&mut costs.wait_call, replay::measured_cost(&waits));
@@ -171,7 +172,7 @@ fn not_measured(costs: &Costs, topology: &Topology, usable: usize) -> BTreeMap<S
         "bpf_kilo_instructions" | "ext_callback" | "dsq_lock_cache" | "dsq_lock_node" | "dsq_lock_remote" => {
             "only a sched_ext scheduler at work would show it".to_owned()
         }
-        "ipi" | "ipi_idle" | "ipi_send" if usable < 2 => "needs two usable CPUs".to_owned(),
+        "ipi" | "ipi_idle" | "ipi_send" | "ipi_stall" if usable < 2 => "needs two usable CPUs".to_owned(),
         name if name.starts_with("migration") => {
             format!("the first two usable of {} CPUs are not that far apart", topology.cpu_count())
         }
