@@ -39,7 +39,7 @@ steps = [{{ run = "{burst}us" }}]
     let workload = Arc::new(file::parse(&text).expect("a workload"));
     let mut events: Vec<Event> = Vec::new();
     Simulation::new(SimulationConfig::new(machine, workload)).expect("valid").run(&mut events).expect("runs");
-    let ran = events.iter().filter_map(|event| match event.kind {
+    let mut ran = events.iter().filter_map(|event| match event.kind {
         EventKind::Switch { next: TaskId(1), .. } => Some(event.time),
         _ => None,
     });
@@ -47,7 +47,7 @@ steps = [{{ run = "{burst}us" }}]
         EventKind::Exit { task } if task.0 > 2 => Some(event.time),
         _ => None,
     });
-    (ran.last().expect("the woken task runs"), ended.collect())
+    (ran.next_back().expect("the woken task runs"), ended.collect())
 }
 
 const fn us(count: u64) -> Nanos {
