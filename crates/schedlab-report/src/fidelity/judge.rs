@@ -53,7 +53,8 @@ pub fn class_error(class: &str, source: Source) -> f64 {
 const CLASS_ERROR_UNKNOWN: f64 = 0.10;
 /// Class, error from a file, error from a recording: what the page of 23 November 2026 says under "Nine of ten", for classes
 /// of eight pairs and more.
-const CLASS_ERRORS: &[(&str, f64, f64)] = &[("nice", 0.32, 0.16), ("policy", 0.54, 0.28), ("slice", 0.22, 0.04)];
+const CLASS_ERRORS: &[(&str, f64, f64)] =
+    &[("nice", 0.32, 0.16), ("policy", 0.54, 0.28), ("slice", 0.22, 0.04)];
 
 /// One metric of one load.
 #[derive(Clone, Debug, PartialEq)]
