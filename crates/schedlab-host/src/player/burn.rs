@@ -134,10 +134,11 @@ mod tests {
                 })
                 .collect();
             used.sort_unstable();
-            // Interrupts, and a host that takes the CPU away, are counted as the task's time, so above only what no
-            // disturbance explains is wrong: a factor of two in all of nine.
-            let least = used[0];
-            assert!(least + 1_000 >= time && least <= 2 * time + 5_000, "{time}: {used:?}");
+            // Interrupts are counted as the task's time, so above only what no disturbance explains is wrong: a factor of
+            // two in all of nine. What a host takes away passes on the wall clock and may not be the task's time: below it
+            // is wrong if most are.
+            let (least, median) = (used[0], used[4]);
+            assert!(median + 1_000 >= time && least <= 2 * time + 5_000, "{time}: {used:?}");
         }
     }
 
