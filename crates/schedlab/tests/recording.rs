@@ -3,10 +3,7 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-use support::{BINARY, Ended, can_record, is_root, run_in, scratch};
+use support::{can_record, public_directory, run_in, scratch, unprivileged};
 
 #[test]
 fn a_command_is_recorded_and_can_be_used() {
@@ -83,35 +80,6 @@ fn what_to_record_must_be_clear() {
         let words = ["record", "--pid", "99999999", "--duration", "1s"];
         run_in(&directory, &words).refused(2, &["no process 99999999", "ps -e"]);
     }
-}
-
-/// The program as a user without any rights. Root starts it from a place that everybody can read.
-fn unprivileged(directory: &Path, arguments: &[&str]) -> Option<Ended> {
-    let mut command = if is_root() {
-        let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
-        if !has_setpriv {
-            assert!(std::env::var_os("CI").is_none(), "CI needs setpriv (package util-linux)");
-            eprintln!("SKIPPED: setpriv is missing (package util-linux)");
-            return None;
-        }
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
-        command.arg(directory.join("schedlab"));
-        command
-    } else {
-        Command::new(BINARY)
-    };
-    let output = command.args(arguments).current_dir(directory).output();
-    Some(Ended::of(output.expect("the program starts")))
-}
-
-/// Where nobody may read, execute and write; below the system's own directory, since the build's may be private.
-fn public_directory() -> std::path::PathBuf {
-    let directory = std::env::temp_dir().join(format!("schedlab-nobody-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("scratch can be made");
-    std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o777)).expect("own directory");
-    std::fs::copy(BINARY, directory.join("schedlab")).expect("the program can be copied");
-    directory
 }
 
 #[test]

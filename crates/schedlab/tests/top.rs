@@ -5,7 +5,7 @@ mod support;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::{BINARY, can_record, is_root, run};
+use support::{BINARY, can_record, public_directory, run, unprivileged};
 
 #[test]
 fn a_document_an_interval_has_this_process_and_every_cpu() {
@@ -98,22 +98,9 @@ fn bad_input_and_missing_rights_name_the_remedy() {
     run(&["top", "--interval", "1ms"]).refused(2, &["at least 20ms"]);
     run(&["top", "--cgroup", "no such group", "--iterations", "1"])
         .refused(2, &["control group", "no such group"]);
-    if is_root() {
-        let line = format!("{BINARY} top --plain --iterations 1");
-        let output = Command::new("setpriv")
-            .args([
-                "--reuid=65534",
-                "--regid=65534",
-                "--clear-groups",
-                "--bounding-set=-all",
-                "sh",
-                "-c",
-                &line,
-            ])
-            .output();
-        let ended = support::Ended::of(output.expect("setpriv is part of util-linux"));
+    let directory = public_directory();
+    if let Some(ended) = unprivileged(&directory, &["top", "--plain", "--iterations", "1"]) {
         ended.refused(3, &["root", "CAP_BPF"]);
-    } else {
-        run(&["top", "--plain", "--iterations", "1"]).refused(3, &["root", "CAP_BPF"]);
     }
+    std::fs::remove_dir_all(&directory).expect("own directory");
 }

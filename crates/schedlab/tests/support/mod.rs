@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -110,4 +111,33 @@ pub fn can_record() -> bool {
         eprintln!("SKIPPED: recording needs root and /sys/kernel/btf/vmlinux");
     }
     can
+}
+
+/// The program as a user without any rights. Root starts it from a place that everybody can read.
+pub fn unprivileged(directory: &Path, arguments: &[&str]) -> Option<Ended> {
+    let mut command = if is_root() {
+        let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
+        if !has_setpriv {
+            assert!(std::env::var_os("CI").is_none(), "CI needs setpriv (package util-linux)");
+            eprintln!("SKIPPED: setpriv is missing (package util-linux)");
+            return None;
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+        command.arg(directory.join("schedlab"));
+        command
+    } else {
+        Command::new(BINARY)
+    };
+    let output = command.args(arguments).current_dir(directory).output();
+    Some(Ended::of(output.expect("the program starts")))
+}
+
+/// Where nobody may read, execute and write; below the system's own directory, since the build's may be private.
+pub fn public_directory() -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("schedlab-nobody-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("scratch can be made");
+    std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o777)).expect("own directory");
+    std::fs::copy(BINARY, directory.join("schedlab")).expect("the program can be copied");
+    directory
 }
