@@ -2,7 +2,8 @@
 //!
 //! CPU scheduling goes in as ftrace events, so that `sched_slice` and `thread_state` fill; wake-ups as flows
 //! from an instant on the waker's track to the wakee's next stay; run-queue lengths, rank keys, dynamic
-//! priorities, CPU times and virtual runtimes as counters, the cause of each change of priority as an instant beside its counter. Field numbers are those of perfetto's `protos/perfetto/trace/*.proto`.
+//! priorities, CPU times and virtual runtimes as counters, the cause of each change of priority as an instant beside
+//! its counter. Field numbers are those of perfetto's `protos/perfetto/trace/*.proto`.
 
 mod priorities;
 mod progress;
