@@ -163,8 +163,11 @@ pub fn record_to(
     let mut watch = Watch { bar, what, interrupted, signalled };
     let outcome = record::record(&options, BufWriter::new(file), &mut watch);
     watch.bar.finish_and_clear();
-    // Of a disk that was full at once not even a head is there.
-    let readable = || std::fs::read(&partial).is_ok_and(|bytes| codec::decode_prefix(&bytes).is_ok());
+    // Of a disk that was full at once not even a block of events is there.
+    let readable = || {
+        let read = std::fs::read(&partial).ok().and_then(|bytes| codec::decode_prefix(&bytes).ok());
+        read.is_some_and(|(recording, _)| !recording.events.is_empty())
+    };
     let kept = match &outcome {
         Ok(summary) if !summary.nothing_fired => std::fs::rename(&partial, path),
         Err(error) if !never_began(error) && readable() => std::fs::rename(&partial, path),
