@@ -137,14 +137,7 @@ fn chart(name: &str, steps: &[PriorityStep], end: Nanos, levels: (f64, f64), col
     let x = Scale::linear(0.0, end.0 as f64, LEFT, RIGHT);
     let mut inner = String::new();
     for tick in y.ticks(4).into_iter().filter(|tick| tick.fract() == 0.0) {
-        let _ = write!(
-            inner,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
-             <text class=\"end\" x=\"{1:.1}\" y=\"{2:.1}\">{tick}</text>",
-            y.at(tick),
-            LEFT - 7.0,
-            y.at(tick) + 4.0
-        );
+        inner += &svg::grid_line(y.at(tick), (LEFT, RIGHT), 7.0, &tick.to_string());
     }
     let first = inside().next().map(|step| (LEFT, y.at(f64::from(step.before))));
     let points = inside().map(|step| (x.at(step.time.0 as f64), y.at(f64::from(step.after))));

@@ -133,17 +133,10 @@ fn chart(timeline: &Timeline, shown: &[TaskId], curves: &[Curve], turned: bool) 
     let ends = if turned { (10.0, BOTTOM - 4.0) } else { (BOTTOM - 4.0, 10.0) };
     // From the least that is drawn: what the clock showed there says nothing.
     let y = Scale::linear(0.0, high - low, ends.0, ends.1);
+    let label = |tick: f64| if tick == 0.0 { "0".to_owned() } else { round_time(tick) };
     let mut inner = String::new();
     for tick in y.ticks(5) {
-        let _ = write!(
-            inner,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
-             <text class=\"end\" x=\"{1:.1}\" y=\"{2:.1}\">{3}</text>",
-            y.at(tick),
-            LEFT - 8.0,
-            y.at(tick) + 4.0,
-            if tick == 0.0 { "0".to_owned() } else { round_time(tick) }
-        );
+        inner += &svg::grid_line(y.at(tick), (LEFT, RIGHT), 8.0, &label(tick));
     }
     for (place, (task, curve)) in shown.iter().zip(curves).enumerate() {
         let _ = write!(
@@ -156,7 +149,7 @@ fn chart(timeline: &Timeline, shown: &[TaskId], curves: &[Curve], turned: bool) 
     }
     let _ = write!(inner, "<path class=\"axis\" d=\"M{LEFT} {BOTTOM}H{RIGHT}\"/>");
     for tick in x.ticks(9) {
-        let (at, label) = (x.at(tick), if tick == 0.0 { "0".to_owned() } else { round_time(tick) });
+        let (at, label) = (x.at(tick), label(tick));
         let _ = write!(inner, "<text class=\"mid\" x=\"{at:.1}\" y=\"{:.1}\">{label}</text>", BOTTOM + 17.0);
     }
     let label = if turned {

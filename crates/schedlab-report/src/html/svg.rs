@@ -78,6 +78,16 @@ fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     (first..=last).map(|index| index as f64 * step).collect()
 }
 
+/// A line across a chart from `left` to `right` at the height `at`, with its label `gap` pixels before it.
+pub(super) fn grid_line(at: f64, (left, right): (f64, f64), gap: f64, label: &str) -> String {
+    format!(
+        "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+         <text class=\"end\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>",
+        left - gap,
+        at + 4.0
+    )
+}
+
 /// A path that keeps its value until the next point.
 pub(super) fn steps(points: &[(f64, f64)], end_x: f64) -> String {
     let mut out = String::new();

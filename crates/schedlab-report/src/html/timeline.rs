@@ -247,14 +247,7 @@ fn queue(timeline: &Timeline, window: Window) -> String {
     let line = svg::steps(&points, RIGHT);
     let mut inner = String::new();
     for tick in y.ticks(4).into_iter().filter(|tick| tick.fract() == 0.0) {
-        let _ = write!(
-            inner,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
-             <text class=\"end\" x=\"{1:.1}\" y=\"{2:.1}\">{tick}</text>",
-            y.at(tick),
-            LEFT - 8.0,
-            y.at(tick) + 4.0
-        );
+        inner += &svg::grid_line(y.at(tick), (LEFT, RIGHT), 8.0, &tick.to_string());
     }
     let _ = write!(
         inner,
@@ -325,14 +318,11 @@ fn rank_curves(
     let (x, y) = (x_scale(window), Scale::linear(low, high, bottom - 6.0, 10.0));
     let mut inner = String::new();
     for tick in y.ticks(6) {
-        let _ = write!(
-            inner,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
-             <text class=\"end\" x=\"{1:.1}\" y=\"{2:.1}\">{3}</text>",
+        inner += &svg::grid_line(
             y.at(tick),
-            LEFT - 8.0,
-            y.at(tick) + 4.0,
-            units::short(if growing { tick } else { -tick })
+            (LEFT, RIGHT),
+            8.0,
+            &units::short(if growing { tick } else { -tick }),
         );
     }
     for ((task, place, _), values) in curves.iter().zip(drawn) {
