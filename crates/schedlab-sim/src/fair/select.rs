@@ -137,9 +137,10 @@ fn busy_with_room(k: &mut Kernel, task: TaskId, target: CpuId) -> Option<CpuId> 
     if k.fair.params.vcpu_pack_percent == 0 {
         return None;
     }
-    let span = k.domains.llc_number(target);
-    let others: Vec<CpuId> = k.domains.span(span).iter().filter(|cpu| *cpu != target).collect();
-    others.into_iter().find(|cpu| k.may_run_on(task, *cpu) && packs(k, task, *cpu))
+    let mut cpus = (0..k.cpu_count() as u32).map(CpuId);
+    let other =
+        |k: &Kernel, cpu| cpu != target && k.domains.share_cache(cpu, target) && k.may_run_on(task, cpu);
+    cpus.find(|cpu| other(k, *cpu) && packs(k, task, *cpu))
 }
 
 /// Not in mainline, see `vcpu_pack_percent`: a busy CPU that has room for the task keeps it.

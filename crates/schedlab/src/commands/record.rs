@@ -13,7 +13,6 @@ use schedlab_host::record::{
     self, Progress, RecordError, RecordOptions, RecordSummary, RingOptions, Status, Target, Trigger,
 };
 use schedlab_model::Nanos;
-use schedlab_model::recording::codec;
 use schedlab_report::units;
 use serde_json::json;
 use std::fs::File;
@@ -164,10 +163,7 @@ pub fn record_to(
     let outcome = record::record(&options, BufWriter::new(file), &mut watch);
     watch.bar.finish_and_clear();
     // Of a disk that was full at once not even a block of events is there.
-    let readable = || {
-        let read = std::fs::read(&partial).ok().and_then(|bytes| codec::decode_prefix(&bytes).ok());
-        read.is_some_and(|(recording, _)| !recording.events.is_empty())
-    };
+    let readable = || work::load_recording(&partial).is_ok();
     let kept = match &outcome {
         Ok(summary) if !summary.nothing_fired => std::fs::rename(&partial, path),
         Err(error) if !never_began(error) && readable() => std::fs::rename(&partial, path),
