@@ -76,25 +76,35 @@ unsafe fn maps(object: *mut libbpf_sys::bpf_object) -> Vec<Map> {
     unsafe {
         let mut map = libbpf_sys::bpf_object__next_map(object, ptr::null());
         while !map.is_null() {
-            let definition = [
-                libbpf_sys::bpf_map__type(map),
-                libbpf_sys::bpf_map__key_size(map),
-                libbpf_sys::bpf_map__value_size(map),
-                libbpf_sys::bpf_map__max_entries(map),
-                libbpf_sys::bpf_map__map_flags(map),
-            ];
-            let mut size = 0;
-            let value = libbpf_sys::bpf_map__initial_value(map, &mut size).cast::<u8>();
-            // An arena without variables has a place of no bytes.
-            let value = (!value.is_null() && size > 0)
-                .then(|| std::slice::from_raw_parts(value, size as usize).to_vec());
-            if definition[0] != MAP_TYPE_STRUCT_OPS {
-                maps.push((definition, value));
+            // A struct_ops map names the size of the kernel's value and has the object's own, which is shorter.
+            if libbpf_sys::bpf_map__type(map) != MAP_TYPE_STRUCT_OPS {
+                maps.push(map_of(map));
             }
             map = libbpf_sys::bpf_object__next_map(object, map);
         }
     }
     maps
+}
+
+/// # Safety
+/// `map` is a live map of libbpf and none of struct_ops.
+unsafe fn map_of(map: *mut libbpf_sys::bpf_map) -> Map {
+    // SAFETY: the initial value lives as long as the map, and `size` says how long it is.
+    unsafe {
+        let definition = [
+            libbpf_sys::bpf_map__type(map),
+            libbpf_sys::bpf_map__key_size(map),
+            libbpf_sys::bpf_map__value_size(map),
+            libbpf_sys::bpf_map__max_entries(map),
+            libbpf_sys::bpf_map__map_flags(map),
+        ];
+        let mut size = 0;
+        let value = libbpf_sys::bpf_map__initial_value(map, &mut size).cast::<u8>();
+        // An arena without variables has a place of no bytes.
+        let value = (!value.is_null() && size > 0)
+            .then(|| std::slice::from_raw_parts(value, size as usize).to_vec());
+        (definition, value)
+    }
 }
 
 fn decode(b: &[u8; 8]) -> Insn {
