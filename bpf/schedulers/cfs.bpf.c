@@ -163,7 +163,7 @@ static __always_inline void advance(struct cfs_rq *rq, s32 cpu)
 }
 
 /* Charges the task that runs on this CPU, from a callback of that CPU. */
-static __always_inline void update_curr(struct task_struct *p, struct cfs_rq *rq, s32 cpu)
+static __always_inline void charge_curr(struct task_struct *p, struct cfs_rq *rq)
 {
 	u64 now = now_ns();
 	u64 vruntime;
@@ -176,7 +176,13 @@ static __always_inline void update_curr(struct task_struct *p, struct cfs_rq *rq
 	rq->exec_start = now;
 	rq->curr_vruntime = vruntime;
 	set_dsq_vtime(p, vruntime);
-	advance(rq, cpu);
+}
+
+static __always_inline void update_curr(struct task_struct *p, struct cfs_rq *rq, s32 cpu)
+{
+	charge_curr(p, rq);
+	if (rq->curr_weight)
+		advance(rq, cpu);
 }
 
 /* The task counts on this CPU from now on, or nowhere. */
@@ -439,7 +445,10 @@ void SCHED_OP(cfs_stopping, struct task_struct *p, bool runnable)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cfs_rq *rq = rq_of(cpu);
 
-	update_curr(p, rq, cpu);
+	charge_curr(p, rq);
+	/* Who is to run instead has left the queue by now: what it holds says nothing about the least on this CPU. */
+	if (!runnable)
+		advance(rq, cpu);
 	rq->curr_weight = 0;
 }
 

@@ -4,7 +4,8 @@
 //! Both are called with the arguments of one context switch, call kernel functions that do the same next to
 //! nothing (`native/kernel.c` and `support`), and are timed in turns; the engine's time includes entering
 //! the program. Least time of many rounds. Says so and measures nothing where there is no clang.
-//! `-- code` writes our machine code to files instead.
+//! `-- code` writes our machine code to files instead. As a test (`cargo test`) it makes one short round, which
+//! shows that all of it still builds and runs.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -24,8 +25,9 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// How much longer than clang's code ours may take.
 const WANTED: f64 = 1.5;
-const ROUNDS: u32 = 40;
-const CALLS: u32 = 200_000;
+/// Rounds, and calls in each: of the bench and of the test.
+const BENCH: (u32, u32) = (40, 200_000);
+const TEST: (u32, u32) = (1, 800);
 
 /// `SCX_ENQ_CPU_SELECTED` of the invented kernel.
 const CPU_SELECTED: u64 = 0x800;
@@ -113,9 +115,9 @@ fn run(command: &mut Command) -> Outcome<()> {
 /// Nanoseconds a call. Where a loop happens to lie in a cache line costs a cycle of it: calls from several places even
 /// that out.
 #[inline(always)]
-fn time(mut call: impl FnMut()) -> f64 {
+fn time(calls: u32, mut call: impl FnMut()) -> f64 {
     let start = now();
-    for _ in 0..CALLS / 8 {
+    for _ in 0..calls / 8 {
         call();
         call();
         call();
@@ -125,7 +127,7 @@ fn time(mut call: impl FnMut()) -> f64 {
         call();
         call();
     }
-    start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(calls)
 }
 
 /// Writes the machine code of each callback to a file, to be read beside that of `callbacks.so`.
@@ -160,6 +162,8 @@ fn main() -> Outcome<()> {
     if std::env::args().any(|argument| argument == "code") {
         return write_code(&compiled, &directory);
     }
+    // cargo says `--bench` to benches that it runs as such.
+    let (rounds, calls) = if std::env::args().any(|argument| argument == "--bench") { BENCH } else { TEST };
     let mut total = (0.0, 0.0);
     for (name, arguments) in SWITCH {
         let program = compiled.program(name).ok_or("the object lacks a callback")?;
@@ -168,13 +172,13 @@ fn main() -> Outcome<()> {
         let callback = library.callback(name)?;
         let (mut ours, mut clang) = (f64::MAX, f64::MAX);
         let mut context = instance.enter(&mut host);
-        for _ in 0..ROUNDS {
-            ours = ours.min(time(|| {
+        for _ in 0..rounds {
+            ours = ours.min(time(calls, || {
                 let [a, b, c] = black_box(&mine);
                 black_box(context.call_slot(0, [*a, *b, *c], |_, fault| panic!("{fault}")));
             }));
             // SAFETY: the arguments are those the callback takes: a task of `kernel.c`, numbers.
-            clang = clang.min(time(|| unsafe {
+            clang = clang.min(time(calls, || unsafe {
                 black_box(callback(black_box(&theirs).as_ptr()));
             }));
         }

@@ -27,6 +27,7 @@
 
 #define bpf_ktime_get_ns() 0
 #define bpf_probe_read_kernel_str(to, size, from) ((void)(from))
+#define bpf_for(i, start, end) for ((i) = (start); (i) < (end); (i)++)
 #define bpf_for_each(type, cur, args...)                                                           \
 	for (struct bpf_iter_##type ___it __attribute__((cleanup(bpf_iter_##type##_destroy))),     \
 	     *___p = (bpf_iter_##type##_new(&___it, ##args), (void *)0);                           \
