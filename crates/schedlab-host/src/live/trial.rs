@@ -5,6 +5,7 @@
 
 use super::churn::{self, Kind};
 use super::object::{self, Opened};
+use super::standstill::Standstill;
 use super::verifier::{self, ProgramCost, Refusal};
 use super::{Error, Exit, STATE, table};
 use crate::capability::is_root;
@@ -62,6 +63,9 @@ pub struct Trial {
     pub left_behind: Vec<String>,
     /// How tasks fared afterwards under the kernel's own scheduler.
     pub after: Vec<Kind>,
+    /// How late a real-time task woke at worst meanwhile, ms: what the machine did and no scheduler of others.
+    #[serde(default)]
+    pub standstill_ms: u64,
 }
 
 impl Trial {
@@ -89,6 +93,11 @@ impl Trial {
             faults.push(format!("programs are left in the kernel: {}", self.left_behind.join(", ")));
         }
         faults
+    }
+
+    /// Whether the machine itself stood still for so long that pauses of tasks say little about the scheduler.
+    pub fn is_disturbed(&self) -> bool {
+        self.standstill_ms >= PAUSE_MAX_MS / 4
     }
 
     /// Kinds of tasks that did not get on, though they did before.
@@ -132,6 +141,7 @@ pub fn run(
     trial.load_ms = millis(began);
     if let Some(loaded) = loaded {
         trial.before = churn::run(baseline, libc::SCHED_OTHER);
+        let standstill = Standstill::watch();
         under_stress(loaded, length, &mut trial, enabled)?;
         trial.state_after = super::state();
         // Programs are freed after a grace period.
@@ -145,6 +155,7 @@ pub fn run(
             std::thread::sleep(Duration::from_millis(20));
         }
         trial.after = churn::run(baseline, libc::SCHED_OTHER);
+        trial.standstill_ms = u64::try_from(standstill.longest().as_millis()).unwrap_or(u64::MAX);
     }
     Ok(trial)
 }
