@@ -67,6 +67,35 @@ static __always_inline bool dsq_move_to_local(u64 dsq_id)
 	return scx_bpf_consume___compat(dsq_id);
 }
 
+/* Moving a task that an iterator stands on: renamed in 6.13. */
+extern bool scx_bpf_dsq_move___v1(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym __weak;
+extern bool scx_bpf_dispatch_from_dsq___compat(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym __weak;
+
+/* Moves a task that the iterator gave to another queue. False: somebody else has taken it. */
+static __always_inline bool dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move___v1))
+		return scx_bpf_dsq_move___v1(it, p, dsq_id, enq_flags);
+	return scx_bpf_dispatch_from_dsq___compat(it, p, dsq_id, enq_flags);
+}
+
+/* The same into a queue by virtual time, which is told to the iterator first: also renamed in 6.13. */
+extern void scx_bpf_dsq_move_set_vtime___v1(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym __weak;
+extern bool scx_bpf_dsq_move_vtime___v1(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym __weak;
+extern void scx_bpf_dispatch_from_dsq_set_vtime___compat(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym __weak;
+extern bool scx_bpf_dispatch_vtime_from_dsq___compat(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym __weak;
+
+/* Moves a task that the iterator gave to another queue, by virtual time. False: somebody else has taken it. */
+static __always_inline bool dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 vtime, u64 enq_flags)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_vtime___v1)) {
+		scx_bpf_dsq_move_set_vtime___v1(it, vtime);
+		return scx_bpf_dsq_move_vtime___v1(it, p, dsq_id, enq_flags);
+	}
+	scx_bpf_dispatch_from_dsq_set_vtime___compat(it, vtime);
+	return scx_bpf_dispatch_vtime_from_dsq___compat(it, p, dsq_id, enq_flags);
+}
+
 /* Idle selection inside a mask: arguments in a struct since 6.19, five registers since 6.16. */
 extern s32 __scx_bpf_select_cpu_and(struct task_struct *p, const struct cpumask *allowed, struct scx_bpf_select_cpu_and_args *args) __ksym __weak;
 extern s32 scx_bpf_select_cpu_and___compat(struct task_struct *p, s32 prev_cpu, u64 wake_flags, const struct cpumask *allowed, u64 flags) __ksym __weak;

@@ -21,9 +21,6 @@
 #define ENQ(name) KERNEL_CONST(scx_enq_flags, SCX_ENQ_##name)
 #define KICK(name) KERNEL_CONST(scx_kick_flags, SCX_KICK_##name)
 
-/* The iterator of the bpf_for_each() at hand. */
-#define BPF_FOR_EACH_ITER (&___it)
-
 u64 checks, failures, first_failure;
 
 #define CHECK(condition)                                                                           \

@@ -14,6 +14,9 @@
 #include "compat.bpf.h"
 #include "knob.bpf.h"
 
+/* The iterator of the bpf_for_each() at hand. */
+#define BPF_FOR_EACH_ITER (&___it)
+
 /* A callback: void SCHED_OP(NAME_enqueue, struct task_struct *p, u64 enq_flags) { ... } */
 #define SCHED_OP(name, args...) SEC("struct_ops/" #name) BPF_PROG(name, ##args)
 

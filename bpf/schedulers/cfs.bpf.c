@@ -11,12 +11,18 @@
  * new task starts a slice late.
  *
  * State kept: for each CPU a queue ordered by virtual runtime, the queue's own time, which never falls, how many tasks
- * it has and what they weigh; for each task on which CPU it counts. The virtual runtime lies in p->scx.dsq_vtime and
+ * it has and what they weigh, now and on average, and its buddies; for each task on which CPU it counts, its average
+ * weight, when it ran last and how often it wakes another than before. The virtual runtime lies in p->scx.dsq_vtime and
  * is the rank. It is kept against the time of the CPU the task was on last: who moves takes the distance along.
  *
- * Where it differs from the kernel's: no groups; no buddies (a task that wakes does not go before one that is further
- * behind, a yield gives way only to who is further behind); no PELT (CPUs are compared by the weight that is runnable
- * now); one balancing domain; the kernel's chance to wake a task beside its waker is taken by weight alone. A task
+ * On a queue of so many tasks that the period grows, a task that was preempted goes on after whoever preempted it
+ * (LAST_BUDDY), unless another is far behind. A task that wakes goes to an idle CPU of its cache, else stays where it
+ * was, or goes to its waker's CPU if that has clearly less to do on average and the two do not have many partners
+ * (wake_affine(), wake_wide()). A CPU with nothing to do takes half of what the busiest has more, but nobody who ran
+ * within `migration_cost_ns`.
+ *
+ * Where it differs from the kernel's: no groups; a yield gives way only to who is further behind; averages are those of
+ * PELT, drawn with straight lines between halvings, and only of the weight that is runnable; one balancing domain. A task
  * that becomes heavier takes its distance to the queue's time along in its new virtual time, as kernels do since 6.6:
  * before, who had run as SCHED_IDLE for a tick and was SCHED_NORMAL again waited for more than a second. One that
  * becomes lighter keeps it as it is, as kernels before did: in its new virtual time it would wait for as long. SCHED_IDLE
@@ -37,8 +43,15 @@
 #define WEIGHT_IDLE 3
 #define WEIGHT_NICE_0 1024
 #define ENOMEM 12
+#define NSEC_PER_SEC 1000000000ULL
+/* Of PELT's averages. */
+#define HALF_LIFE_NS 32000000ULL
 /* The kernel's slices are longer than any of ours: what ends one is the tick. */
-#define RUN_ON_NS (3600ULL * 1000000000ULL)
+#define RUN_ON_NS (3600ULL * NSEC_PER_SEC)
+/* However much they weigh. */
+#define WEIGHT_ANY (1LL << 40)
+/* As many as one CPU takes from another at once (sched_nr_migrate). */
+#define MIGRATE_MAX 32
 /* Nobody counts on no CPU. */
 #define NOWHERE (-1)
 
@@ -49,27 +62,47 @@ KNOB(u32, tunable_scaling, 1, mode, 0, 2, "How the three grow with the CPUs (up 
 KNOB(bool, gentle_fair_sleepers, 1, bool, 0, 1, "Sleepers get half a latency of credit, not a whole one (GENTLE_FAIR_SLEEPERS).");
 KNOB(bool, start_debit, 1, bool, 0, 1, "New tasks start a slice late (START_DEBIT).");
 KNOB(bool, wakeup_preemption, 1, bool, 0, 1, "Whether who wakes may preempt (WAKEUP_PREEMPTION).");
+KNOB(bool, last_buddy, 1, bool, 0, 1, "On a crowded queue a preempted task goes on after who preempted it (LAST_BUDDY).");
 KNOB(bool, base_slice, 1, bool, 0, 1, "No slice is shorter than a granularity (BASE_SLICE, since 5.13).");
-KNOB(u32, balance_ms, 16, ms, 0, 10000, "How often a busy CPU looks whether another has more to do; 0: only when it has nothing.");
+KNOB(u32, balance_ms, 16, ms, 0, 10000, "How often a busy CPU looks whether another has more to do, times the CPUs; 0: only when it has nothing.");
+KNOB(u64, migration_cost_ns, 500000, ns, 0, 100000000, "Whoever ran so recently is not taken by another CPU (sched_migration_cost).");
 KNOB(u32, imbalance_pct, 117, percent, 100, 1000, "How much more another CPU must have before a task is taken from it.");
+
+/* A weight as it was on average, what is long ago halved every HALF_LIFE_NS; and when this was brought up to date. */
+struct average {
+	u64 load;
+	u64 at;
+};
 
 /* A CPU's queue beside its dispatch queue, whose number is that of the CPU. */
 struct cfs_rq {
 	/* The queue's virtual time. */
 	u64 min_vruntime;
-	/* Tasks that count here, and their weights. */
+	/* Tasks that count here, and their weights: now and on average. */
 	s64 nr;
 	s64 load;
+	struct average average;
 	/* Of the task that runs: virtual runtime up to `exec_start`, weight, CPU time since it was picked. 0: none. */
 	u64 curr_vruntime;
 	u64 exec_start;
 	u64 ran;
 	u32 curr_weight;
 	u32 curr_idle;
+	u32 curr_pid;
+	/* Whether its turn has been ended; and whether who is to run instead has left the queue and does not run yet. */
+	u32 resched;
+	u32 switching;
+	/* Buddies, by pid: who preempted and who was preempted last. 0: none. */
+	u32 next;
+	u32 last;
 	u64 balanced_at;
+	/* Since when it has not been without tasks. */
+	u64 busy_since;
 };
 
 static struct cfs_rq queues[CPUS_MAX];
+/* CPUs of each last-level cache. */
+static u32 llc_sizes[LLCS_MAX];
 
 /* What is kept of a task. */
 struct entity {
@@ -78,6 +111,14 @@ struct entity {
 	u32 weight;
 	s32 home;
 	u32 is_new;
+	/* What it wanted of a CPU, by weight. */
+	struct average average;
+	/* When it ran last. */
+	u64 ran_at;
+	/* Whom it woke last, how often that was somebody else than before, and since when this has not been halved. */
+	u64 flips_since;
+	u32 last_wakee;
+	u32 wakee_flips;
 };
 
 struct {
@@ -151,19 +192,26 @@ static __always_inline u64 curr_vruntime(const struct cfs_rq *rq, u64 now)
 	return rq->curr_vruntime + virtual(now > since ? now - since : 0, rq->curr_weight);
 }
 
-/* The queue's time follows the least virtual runtime on it, never back. */
-static __always_inline void advance(struct cfs_rq *rq, s32 cpu)
+/*
+ * The queue's time follows the least virtual runtime on it, never back; `curr` is that of who runs. During a switch the
+ * least is with a task that is nowhere: a heavy one's, it may be seconds before those that the queue holds.
+ */
+static __always_inline void advance(struct cfs_rq *rq, s32 cpu, u64 curr)
 {
-	u64 least = head_vtime(cpu, rq->curr_weight ? rq->curr_vruntime : rq->min_vruntime);
+	u64 least;
 
-	if (rq->curr_weight && before(rq->curr_vruntime, least))
-		least = rq->curr_vruntime;
+	if (rq->switching)
+		return;
+	least = head_vtime(cpu, rq->curr_weight ? curr : rq->min_vruntime);
+
+	if (rq->curr_weight && before(curr, least))
+		least = curr;
 	if (before(rq->min_vruntime, least))
 		rq->min_vruntime = least;
 }
 
 /* Charges the task that runs on this CPU, from a callback of that CPU. */
-static __always_inline void charge_curr(struct task_struct *p, struct cfs_rq *rq)
+static __always_inline void update_curr(struct task_struct *p, struct cfs_rq *rq, s32 cpu)
 {
 	u64 now = now_ns();
 	u64 vruntime;
@@ -176,25 +224,64 @@ static __always_inline void charge_curr(struct task_struct *p, struct cfs_rq *rq
 	rq->exec_start = now;
 	rq->curr_vruntime = vruntime;
 	set_dsq_vtime(p, vruntime);
+	advance(rq, cpu, vruntime);
 }
 
-static __always_inline void update_curr(struct task_struct *p, struct cfs_rq *rq, s32 cpu)
+/* What is left after a time of a value that halves every HALF_LIFE_NS; in between along straight lines. */
+static __always_inline u64 decayed(u64 value, u64 ns)
 {
-	charge_curr(p, rq);
-	if (rq->curr_weight)
-		advance(rq, cpu);
+	u64 halvings = ns / HALF_LIFE_NS;
+
+	if (halvings > 40)
+		return 0;
+	value >>= halvings;
+	return value - value * (ns % HALF_LIFE_NS) / (2 * HALF_LIFE_NS);
+}
+
+/* The average by now, where the weight has been `load` since the last time. */
+static __always_inline u64 average_by(const struct average *average, u64 load, u64 now)
+{
+	u64 ns = now > average->at ? now - average->at : 0;
+
+	return decayed(average->load, ns) + load * (1024 - decayed(1024, ns)) / 1024;
+}
+
+static __always_inline void update_average(struct average *average, u64 load, u64 now)
+{
+	average->load = average_by(average, load, now);
+	average->at = now;
+}
+
+static __always_inline u64 load_of(s32 cpu, u64 now)
+{
+	const struct cfs_rq *rq = rq_of(cpu);
+
+	return average_by(&rq->average, rq->load, now);
+}
+
+/* Who has been picked, or sleeps, is nobody's buddy any more. */
+static __always_inline void clear_buddies(struct cfs_rq *rq, const struct task_struct *p)
+{
+	if (rq->next == (u32)p->pid)
+		rq->next = 0;
+	if (rq->last == (u32)p->pid)
+		rq->last = 0;
 }
 
 /* The task counts on this CPU from now on, or nowhere. */
 static __always_inline void count_on(struct task_struct *p, struct entity *entity, s32 cpu)
 {
 	u32 weight = task_weight(p);
+	u64 now;
 
 	if (entity->counted == cpu && (cpu == NOWHERE || entity->weight == weight))
 		return;
+	now = now_ns();
+	update_average(&entity->average, entity->counted == NOWHERE ? 0 : entity->weight, now);
 	if (entity->counted != NOWHERE) {
 		struct cfs_rq *rq = rq_of(entity->counted);
 
+		update_average(&rq->average, rq->load, now);
 		__sync_fetch_and_add(&rq->nr, -1);
 		__sync_fetch_and_add(&rq->load, -(s64)entity->weight);
 	}
@@ -203,8 +290,23 @@ static __always_inline void count_on(struct task_struct *p, struct entity *entit
 	if (cpu != NOWHERE) {
 		struct cfs_rq *rq = rq_of(cpu);
 
-		__sync_fetch_and_add(&rq->nr, 1);
+		update_average(&rq->average, rq->load, now);
+		if (!__sync_fetch_and_add(&rq->nr, 1))
+			rq->busy_since = now;
 		__sync_fetch_and_add(&rq->load, (s64)weight);
+	}
+}
+
+/* A task's average goes with it to another CPU. */
+static __always_inline void move_average(const struct entity *entity, s32 from, s32 to)
+{
+	u64 load = entity->average.load;
+
+	rq_of(to)->average.load += load;
+	if (from != NOWHERE) {
+		struct average *average = &rq_of(from)->average;
+
+		average->load -= load < average->load ? load : average->load;
 	}
 }
 
@@ -217,6 +319,7 @@ static __always_inline u64 vruntime_on(const struct task_struct *p, struct entit
 		u64 from = entity->home == NOWHERE ? 0 : rq_of(entity->home)->min_vruntime;
 
 		vruntime += rq_of(cpu)->min_vruntime - from;
+		move_average(entity, entity->home, cpu);
 		entity->home = cpu;
 	}
 	return vruntime;
@@ -232,79 +335,154 @@ static __always_inline u64 place_sleeper(u64 vruntime, const struct cfs_rq *rq)
 }
 
 /* Where a new task is put: not before the task that runs there, and a slice late. */
-static __always_inline u64 place_new(struct cfs_rq *rq, u32 weight)
+static __always_inline u64 place_new(const struct cfs_rq *rq, u32 weight, u64 curr)
 {
 	u64 vruntime = rq->min_vruntime;
 
 	if (start_debit)
 		vruntime += virtual(slice_of(weight, rq->nr + 1, rq->load + weight), weight);
-	if (rq->curr_weight && before(vruntime, rq->curr_vruntime))
-		vruntime = rq->curr_vruntime;
+	if (rq->curr_weight && before(vruntime, curr))
+		vruntime = curr;
 	return vruntime;
 }
 
-/* Whether the weight of a CPU, with this task on it, is less than another's with it. */
-static __always_inline bool lighter(s32 cpu, s32 than, u32 weight)
-{
-	return rq_of(cpu)->load + weight < rq_of(than)->load + weight;
-}
-
-/* The CPU with the least weight that a new task may run on. */
-static __always_inline s32 lightest_cpu(struct task_struct *p, s32 otherwise)
+/* The CPU that a new task may run on with the least weight on average. */
+static __always_inline s32 lightest_cpu(const struct task_struct *p, s32 otherwise, u64 now)
 {
 	u32 cpus = scx_bpf_nr_cpu_ids();
 	s32 lightest = otherwise;
+	u64 least = load_of(otherwise, now);
 	u32 cpu;
 
 	bpf_for(cpu, 0, CPUS_MAX) {
+		u64 load;
+
 		if (cpu >= cpus)
 			break;
-		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && lighter(cpu, lightest, 0))
+		load = load_of(cpu, now);
+		if (load < least && bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
 			lightest = cpu;
+			least = load;
+		}
 	}
 	return lightest;
+}
+
+/* find_idlest_group(): a child stays beside its parent unless another CPU has clearly less to do. */
+static __always_inline s32 place_child(const struct task_struct *p, s32 here)
+{
+	u64 now = now_ns();
+	s32 other = lightest_cpu(p, here, now);
+
+	if (other == here || rq_of(here)->nr <= rq_of(other)->nr)
+		return here;
+	return load_of(here, now) * 100 > load_of(other, now) * imbalance_pct ? other : here;
+}
+
+/* record_wakee(): whether the task that wakes another woke the same the last time. */
+static __always_inline void record_wakee(const struct task_struct *p)
+{
+	struct entity *waker = entity_of(bpf_get_current_task_btf());
+	u64 now = now_ns();
+
+	if (!waker)
+		return;
+	if (now - waker->flips_since > NSEC_PER_SEC) {
+		waker->flips_since = now;
+		waker->wakee_flips >>= 1;
+	}
+	if (waker->last_wakee != (u32)p->pid) {
+		waker->last_wakee = p->pid;
+		waker->wakee_flips++;
+	}
+}
+
+/* wake_wide(): both have so many partners that a cache cannot hold them all. */
+static __always_inline bool wake_wide(const struct entity *waker, const struct entity *wakee, s32 here)
+{
+	u32 factor = llc_sizes[llc_of(here)];
+	u32 more = waker->wakee_flips, less = wakee->wakee_flips;
+
+	if (more < less) {
+		more = wakee->wakee_flips;
+		less = waker->wakee_flips;
+	}
+	return less >= factor && more >= less * factor;
+}
+
+/* wake_affine(): beside its waker, who is about to sleep or has less to do. */
+static __always_inline bool wake_affine(const struct entity *waker, const struct entity *wakee, s32 here, s32 prev, bool sync)
+{
+	u64 now = now_ns();
+	u64 own = wakee->average.load;
+	u64 load = load_of(here, now);
+	u64 prev_load = load_of(prev, now);
+
+	if (sync && rq_of(here)->nr <= 1)
+		return true;
+	if (sync) {
+		if (waker->average.load > load)
+			return true;
+		load -= waker->average.load;
+	}
+	prev_load -= own < prev_load ? own : prev_load;
+	return (load + own) * 100 < prev_load * (100 + (imbalance_pct - 100) / 2) + sync;
+}
+
+/* Whether a task that wakes and finds no CPU idle goes to its waker's. */
+static __always_inline bool goes_to_waker(struct task_struct *p, s32 here, s32 prev, bool sync)
+{
+	/* Tasks of another class have no entity. */
+	struct entity *waker = entity_of(bpf_get_current_task_btf());
+	struct entity *wakee = entity_of(p);
+
+	return here != prev && waker && wakee && bpf_cpumask_test_cpu(here, p->cpus_ptr) &&
+	       !wake_wide(waker, wakee, here) && wake_affine(waker, wakee, here, prev, sync);
 }
 
 s32 SCHED_OP(cfs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	bool is_idle = false;
 	s32 here = bpf_get_smp_processor_id();
-	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+	bool sync = wake_flags & KERNEL_CONST(scx_wake_flags, SCX_WAKE_SYNC);
+	/* The kernel function's own way with synchronous wake-ups is not that of CFS. */
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~KERNEL_CONST(scx_wake_flags, SCX_WAKE_SYNC), &is_idle);
 
+	if (!(wake_flags & KERNEL_CONST(scx_wake_flags, SCX_WAKE_FORK)))
+		record_wakee(p);
 	if (is_idle) {
 		/* Through the queue, so that its virtual runtime is that of the CPU; which is awake by then. */
 		return cpu;
 	}
 	if (wake_flags & KERNEL_CONST(scx_wake_flags, SCX_WAKE_FORK))
-		return lightest_cpu(p, cpu);
-	/* wake_affine(): beside its waker, who is about to sleep or has less to do. */
-	if (here != cpu && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
-		s64 own = rq_of(here)->load;
+		return place_child(p, cpu);
+	return goes_to_waker(p, here, cpu, sync) ? here : cpu;
+}
 
-		if ((wake_flags & KERNEL_CONST(scx_wake_flags, SCX_WAKE_SYNC)) && rq_of(here)->nr <= 1)
-			return here;
-		if (own + task_weight(p) < rq_of(cpu)->load)
-			return here;
-	}
-	return cpu;
+/* Whether there are so many tasks that the period grows (sched_nr_latency). */
+static __always_inline bool is_crowded(const struct cfs_rq *rq)
+{
+	return (u64)rq->nr * min_granularity_ns >= latency_ns;
 }
 
 /* Ends the turn of who runs on the CPU if the task is far enough behind. */
-static __always_inline void preempt_wakeup(const struct task_struct *p, u64 vruntime, u32 weight, s32 cpu)
+static __always_inline void preempt_wakeup(const struct task_struct *p, u64 vruntime, u32 weight, s32 cpu, u64 curr)
 {
 	struct cfs_rq *rq = rq_of(cpu);
-	u64 curr;
 
-	if (!rq->curr_weight || !wakeup_preemption)
+	if (!rq->curr_weight || rq->resched)
 		return;
 	if (rq->curr_idle && p->policy != SCHED_IDLE)
 		goto preempt;
-	if (p->policy == SCHED_BATCH || p->policy == SCHED_IDLE)
+	if (!wakeup_preemption || p->policy == SCHED_BATCH || p->policy == SCHED_IDLE)
 		return;
-	curr = curr_vruntime(rq, now_ns());
 	if ((s64)(curr - vruntime) <= (s64)virtual(scaled(wakeup_granularity_ns), weight))
 		return;
+	rq->next = p->pid;
 preempt:
+	rq->resched = 1;
+	if (last_buddy && is_crowded(rq))
+		rq->last = rq->curr_pid;
 	scx_bpf_kick_cpu(cpu, KERNEL_CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
@@ -315,16 +493,19 @@ void SCHED_OP(cfs_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cfs_rq *rq = rq_of(cpu);
 	bool comes;
-	u64 vruntime;
+	u64 curr, vruntime;
 
 	if (!entity) {
-		dsq_insert(p, KERNEL_CONST(scx_dsq_id_flags, SCX_DSQ_GLOBAL), RUN_ON_NS, enq_flags);
+		dsq_insert_vtime(p, cpu, RUN_ON_NS, rq->min_vruntime, enq_flags);
 		return;
 	}
 	comes = woken || entity->is_new;
+	/* Whoever enqueues holds the lock of this CPU's queue. */
+	curr = curr_vruntime(rq, now_ns());
+	advance(rq, cpu, curr);
 	vruntime = vruntime_on(p, entity, cpu);
 	if (entity->is_new)
-		vruntime = place_new(rq, task_weight(p));
+		vruntime = place_new(rq, task_weight(p), curr);
 	else if (woken)
 		vruntime = place_sleeper(vruntime, rq);
 	entity->is_new = 0;
@@ -332,7 +513,27 @@ void SCHED_OP(cfs_enqueue, struct task_struct *p, u64 enq_flags)
 	dsq_insert_vtime(p, cpu, RUN_ON_NS, vruntime, enq_flags);
 	kick_idle_for(p, enq_flags);
 	if (comes)
-		preempt_wakeup(p, vruntime, entity->weight, cpu);
+		preempt_wakeup(p, vruntime, entity->weight, cpu, curr);
+}
+
+/* An idle CPU has no tick: who has tasks to spare wakes one that may take the first of them (nohz_balancer_kick()). */
+static __always_inline void kick_idle_for_first(s32 cpu)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, cpu, 0) {
+		s32 idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+		if (idle >= 0)
+			scx_bpf_kick_cpu(idle, KERNEL_CONST(scx_kick_flags, SCX_KICK_IDLE));
+		break;
+	}
+}
+
+static __always_inline void end_turn(struct task_struct *p, struct cfs_rq *rq)
+{
+	rq->resched = 1;
+	set_slice(p, 0);
 }
 
 void SCHED_OP(cfs_tick, struct task_struct *p)
@@ -340,36 +541,59 @@ void SCHED_OP(cfs_tick, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cfs_rq *rq = rq_of(cpu);
 	u64 slice, first;
+	bool local;
 
 	update_curr(p, rq, cpu);
-	if (scx_bpf_dsq_nr_queued(cpu) <= 0)
+	/* Tasks that exit or may not move: the kernel puts them there itself, and no slice of ours would ever end for them. */
+	local = scx_bpf_dsq_nr_queued(KERNEL_CONST(scx_dsq_id_flags, SCX_DSQ_LOCAL)) > 0;
+	if (!local && scx_bpf_dsq_nr_queued(cpu) <= 0)
 		return;
+	kick_idle_for_first(cpu);
+	if (local && rq->ran >= scaled(min_granularity_ns)) {
+		end_turn(p, rq);
+		return;
+	}
 	slice = slice_of(rq->curr_weight, rq->nr, rq->load);
 	if (rq->ran > slice) {
-		set_slice(p, 0);
+		/* A buddy must not have it again at once. */
+		clear_buddies(rq, p);
+		end_turn(p, rq);
 		return;
 	}
 	if (rq->ran < scaled(min_granularity_ns))
 		return;
 	first = head_vtime(cpu, rq->curr_vruntime);
 	if ((s64)(rq->curr_vruntime - first) > (s64)slice)
-		set_slice(p, 0);
+		end_turn(p, rq);
 }
 
-/* The CPU with the most weight of those with a task that waits, if it has more than `least`; else -1. */
-static __always_inline s32 heaviest_cpu(s32 own, s64 least)
+/*
+ * Whether a CPU has a task to spare. One alone that waits is about to run there, as a rule; for longer only beside
+ * tasks of another class.
+ */
+static __always_inline bool is_overloaded(s32 cpu, u64 now)
+{
+	const struct cfs_rq *rq = rq_of(cpu);
+
+	if (scx_bpf_dsq_nr_queued(cpu) <= 0)
+		return false;
+	return rq->nr > 1 || now - rq->busy_since > migration_cost_ns;
+}
+
+/* The CPU with the most weight on average of those with a task to spare, if it has more than `least`; else -1. */
+static __always_inline s32 heaviest_cpu(s32 own, u64 least, u64 now)
 {
 	u32 cpus = scx_bpf_nr_cpu_ids();
 	s32 heaviest = -1;
 	u32 cpu;
 
 	bpf_for(cpu, 0, CPUS_MAX) {
-		s64 load;
+		u64 load;
 
 		if (cpu >= cpus)
 			break;
-		load = rq_of(cpu)->load;
-		if ((s32)cpu != own && load > least && scx_bpf_dsq_nr_queued(cpu) > 0) {
+		load = load_of(cpu, now);
+		if ((s32)cpu != own && load > least && is_overloaded(cpu, now)) {
 			heaviest = cpu;
 			least = load;
 		}
@@ -377,48 +601,156 @@ static __always_inline s32 heaviest_cpu(s32 own, s64 least)
 	return heaviest;
 }
 
+/*
+ * Takes up to so many tasks of another CPU's queue, of up to so much weight, that may run here and whose cache is not
+ * warm there (detach_tasks()). Whether there was one.
+ */
+static __always_inline bool pull_from(s32 busiest, s32 own, u64 most, s64 weight, u64 now)
+{
+	s64 ahead = rq_of(own)->min_vruntime - rq_of(busiest)->min_vruntime;
+	struct task_struct *p;
+	bool pulled = false;
+
+	bpf_for_each(scx_dsq, p, busiest, 0) {
+		struct entity *entity = entity_of(p);
+
+		if (!entity || entity->home != busiest || now - entity->ran_at < migration_cost_ns)
+			continue;
+		if ((s64)entity->weight > weight || p->migration_disabled || !bpf_cpumask_test_cpu(own, p->cpus_ptr))
+			continue;
+		if (!dsq_move_vtime(BPF_FOR_EACH_ITER, p, own, p->scx.dsq_vtime + ahead, 0))
+			continue;
+		move_average(entity, busiest, own);
+		entity->home = own;
+		count_on(p, entity, own);
+		weight -= entity->weight;
+		pulled = true;
+		/* Counts down from what the verifier does not know: counted up from 0, every turn would be another case to it. */
+		if (!--most)
+			break;
+	}
+	return pulled && dsq_move_to_local(own);
+}
+
+/* How many tasks make two CPUs even, at least one. */
+static __always_inline u64 half_of_difference(s32 busiest, s32 own)
+{
+	s64 more = rq_of(busiest)->nr - rq_of(own)->nr;
+
+	return more >= 4 ? (more > 2 * MIGRATE_MAX ? MIGRATE_MAX : more / 2) : 1;
+}
+
+/* A CPU without anything to do takes tasks of the busiest, or else of any, for those of the busiest may be bound to it. */
+static __always_inline bool newidle_balance(s32 own)
+{
+	u64 now = now_ns();
+	s32 heaviest = heaviest_cpu(own, 0, now);
+	u32 cpus = scx_bpf_nr_cpu_ids();
+	u32 cpu;
+
+	if (heaviest < 0)
+		return false;
+	if (pull_from(heaviest, own, half_of_difference(heaviest, own), WEIGHT_ANY, now))
+		return true;
+	bpf_for(cpu, 0, CPUS_MAX) {
+		if (cpu >= cpus)
+			break;
+		if ((s32)cpu != own && (s32)cpu != heaviest && is_overloaded(cpu, now) && pull_from(cpu, own, 1, WEIGHT_ANY, now))
+			return true;
+	}
+	return false;
+}
+
 /* A busy CPU takes a task from one that has more to do, if that makes the two more even. */
 static __always_inline bool balance(struct cfs_rq *rq, s32 cpu)
 {
 	u64 now = now_ns();
+	u64 load;
 	s32 heaviest;
-	s64 more;
 
-	if (!balance_ms || now - rq->balanced_at < balance_ms * 1000000ULL)
+	if (!balance_ms || now - rq->balanced_at < (u64)balance_ms * 1000000 * scx_bpf_nr_cpu_ids())
 		return false;
 	rq->balanced_at = now;
-	heaviest = heaviest_cpu(cpu, (u64)rq->load * imbalance_pct / 100);
+	load = load_of(cpu, now);
+	heaviest = heaviest_cpu(cpu, load * imbalance_pct / 100, now);
 	if (heaviest < 0)
 		return false;
-	more = rq_of(heaviest)->load - rq->load;
-	/* A task of the mean weight, moved, must not turn the difference round. */
-	if (rq_of(heaviest)->load * 2 > more * rq_of(heaviest)->nr)
+	/* What is moved must not turn the difference round. */
+	return pull_from(heaviest, cpu, MIGRATE_MAX, (load_of(heaviest, now) - load) / 2, now);
+}
+
+/* Virtual runtime of the head of the queue, and how far behind it a buddy may be that goes before; false if it is empty. */
+static __always_inline bool first_of(s32 cpu, u64 *vruntime, u64 *granularity)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, cpu, 0) {
+		*vruntime = p->scx.dsq_vtime;
+		*granularity = virtual(scaled(wakeup_granularity_ns), task_weight(p));
+		return true;
+	}
+	return false;
+}
+
+/* Moves a buddy from the queue to this CPU if it is not behind `latest`. */
+static __always_inline bool take_buddy(s32 cpu, u32 pid, u64 latest)
+{
+	struct task_struct *p;
+
+	if (!pid)
 		return false;
-	return dsq_move_to_local(heaviest);
+	bpf_for_each(scx_dsq, p, cpu, 0) {
+		if (before(latest, p->scx.dsq_vtime))
+			break;
+		if ((u32)p->pid == pid && scx_bpf_task_cpu(p) == cpu)
+			return dsq_move(BPF_FOR_EACH_ITER, p, KERNEL_CONST(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0);
+	}
+	return false;
+}
+
+/* Takes who runs next from this CPU's queue (pick_next_entity()). False: who ran goes on, or there is nobody. */
+static __always_inline bool pick_next(struct cfs_rq *rq, s32 cpu, const struct task_struct *prev)
+{
+	bool goes_on = prev != NULL;
+	u64 left = rq->curr_vruntime;
+	u64 granularity = virtual(scaled(wakeup_granularity_ns), rq->curr_weight);
+	u64 first, first_granularity;
+	bool is_first = false;
+
+	if (!first_of(cpu, &first, &first_granularity))
+		return false;
+	if (!goes_on || before(first, left)) {
+		is_first = true;
+		left = first;
+		granularity = first_granularity;
+	}
+	if (take_buddy(cpu, rq->next, left + granularity))
+		return true;
+	if (goes_on && rq->last == (u32)prev->pid && !before(left + granularity, rq->curr_vruntime))
+		return false;
+	return take_buddy(cpu, rq->last, left + granularity) || (is_first && dsq_move_to_local(cpu));
 }
 
 void SCHED_OP(cfs_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cfs_rq *rq = rq_of(cpu);
-	s32 heaviest;
+	bool goes_on = can_go_on(prev) && rq->curr_weight;
 
-	if (can_go_on(prev) && rq->curr_weight) {
-		u64 vruntime;
-
+	if (goes_on)
 		update_curr(prev, rq, cpu);
-		vruntime = rq->curr_vruntime;
-		if (!before(head_vtime(cpu, vruntime), vruntime)) {
-			rq->ran = 0;
-			set_slice(prev, RUN_ON_NS);
-			return;
-		}
+	if (balance(rq, cpu) || pick_next(rq, cpu, goes_on ? prev : NULL)) {
+		rq->switching = 1;
+		return;
 	}
-	if (balance(rq, cpu) || dsq_move_to_local(cpu))
+	if (goes_on) {
+		rq->ran = 0;
+		rq->resched = 0;
+		clear_buddies(rq, prev);
+		set_slice(prev, RUN_ON_NS);
 		return;
-	heaviest = heaviest_cpu(cpu, 0);
-	if (heaviest >= 0 && dsq_move_to_local(heaviest))
-		return;
-	pull_any(cpu);
+	}
+	if (newidle_balance(cpu))
+		rq->switching = 1;
 }
 
 void SCHED_OP(cfs_running, struct task_struct *p)
@@ -434,10 +766,14 @@ void SCHED_OP(cfs_running, struct task_struct *p)
 	entity->is_new = 0;
 	rq->curr_vruntime = p->scx.dsq_vtime;
 	rq->curr_weight = entity->weight;
+	rq->curr_pid = p->pid;
+	rq->resched = 0;
+	rq->switching = 0;
+	clear_buddies(rq, p);
 	rq->curr_idle = p->policy == SCHED_IDLE;
 	rq->exec_start = now_ns();
 	rq->ran = 0;
-	advance(rq, cpu);
+	advance(rq, cpu, rq->curr_vruntime);
 }
 
 void SCHED_OP(cfs_stopping, struct task_struct *p, bool runnable)
@@ -445,10 +781,11 @@ void SCHED_OP(cfs_stopping, struct task_struct *p, bool runnable)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cfs_rq *rq = rq_of(cpu);
 
-	charge_curr(p, rq);
-	/* Who is to run instead has left the queue by now: what it holds says nothing about the least on this CPU. */
-	if (!runnable)
-		advance(rq, cpu);
+	struct entity *entity = entity_of(p);
+
+	if (entity)
+		entity->ran_at = now_ns();
+	update_curr(p, rq, cpu);
 	rq->curr_weight = 0;
 }
 
@@ -456,8 +793,11 @@ void SCHED_OP(cfs_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct entity *entity = entity_of(p);
 
-	if (entity)
-		count_on(p, entity, NOWHERE);
+	if (!entity)
+		return;
+	if (entity->counted != NOWHERE)
+		clear_buddies(rq_of(entity->counted), p);
+	count_on(p, entity, NOWHERE);
 }
 
 /*
@@ -508,6 +848,9 @@ s32 SCHED_OP_SLEEPABLE(cfs_init_task, struct task_struct *p, struct scx_init_tas
 	entity->home = NOWHERE;
 	entity->is_new = args->fork;
 	entity->weight = task_weight(p);
+	/* A new task is taken for one that wants all it gets. */
+	entity->average.load = entity->weight;
+	entity->average.at = now_ns();
 	return 0;
 }
 
@@ -540,6 +883,7 @@ s32 SCHED_OP_SLEEPABLE(cfs_init)
 
 		if (cpu >= cpus)
 			break;
+		llc_sizes[llc_of(cpu)]++;
 		error = scx_bpf_create_dsq(cpu, -1);
 		if (error)
 			return error;

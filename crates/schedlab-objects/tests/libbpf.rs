@@ -101,8 +101,8 @@ unsafe fn map_of(map: *mut libbpf_sys::bpf_map) -> Map {
         let mut size = 0;
         let value = libbpf_sys::bpf_map__initial_value(map, &mut size).cast::<u8>();
         // An arena without variables has a place of no bytes.
-        let value = (!value.is_null() && size > 0)
-            .then(|| std::slice::from_raw_parts(value, size as usize).to_vec());
+        let value =
+            (!value.is_null() && size > 0).then(|| std::slice::from_raw_parts(value, size as usize).to_vec());
         (definition, value)
     }
 }

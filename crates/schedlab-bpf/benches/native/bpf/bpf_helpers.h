@@ -18,6 +18,8 @@
 #define HAS_scx_bpf_dsq_insert_vtime___compat 0
 #define HAS_scx_bpf_dsq_move_to_local___v2___compat 0
 #define HAS_scx_bpf_dsq_move_to_local___v1 1
+#define HAS_scx_bpf_dsq_move___v1 1
+#define HAS_scx_bpf_dsq_move_vtime___v1 1
 #define HAS_scx_bpf_select_cpu_and___compat 0
 #define HAS_scx_bpf_task_set_slice 1
 #define HAS_scx_bpf_task_set_dsq_vtime 1
