@@ -53,15 +53,13 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
 
 /// Builds the program; gives its path.
 fn build() -> Result<PathBuf> {
-    let built = sys::cargo(&["build", "--quiet", "-p", "schedlab"]).status()?.success();
-    anyhow::ensure!(built, "schedlab does not build; the compiler's message is above");
-    Ok(sys::target_dir()?.join("debug/schedlab"))
+    sys::built("bin", "schedlab")
 }
 
 /// The page of what the simulated sched_ext has: the simulator's own table.
 fn support() -> Result<String> {
-    let words = ["run", "--quiet", "-p", "schedlab-sim", "--example", "ext_support"];
-    let output = sys::cargo(&words).stderr(std::process::Stdio::inherit()).output()?;
+    let example = sys::built("example", "ext_support")?;
+    let output = Command::new(example).stderr(std::process::Stdio::inherit()).output()?;
     anyhow::ensure!(output.status.success(), "the example ext_support fails; its message is above");
     Ok(String::from_utf8(output.stdout)?)
 }

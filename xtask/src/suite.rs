@@ -92,12 +92,7 @@ fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
         return Ok(Outcome::Skipped("no kernel could be fetched; its message is above".to_string()));
     }
     suite.cargo_test(&[
-        "-p",
-        "schedlab-host",
-        "-p",
-        "schedlab",
-        "--features",
-        "schedlab-host/vm-tests,schedlab/vm-tests",
+        "--workspace",
         "--test",
         "vm",
         "--test",
@@ -105,6 +100,7 @@ fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
         "--test",
         "play_vm",
         "--",
+        "--ignored",
         "--test-threads=1",
     ])
 }
@@ -128,8 +124,8 @@ fn trace(_suite: &mut Suite) -> Result<Outcome> {
         }
     }
     let file = target.join("check.pftrace");
-    let mut make = sys::cargo(&["run", "--quiet", "-p", "schedlab-report", "--example", "trace", "--"]);
-    let made = make.arg(&file).output()?;
+    let make = sys::built("example", "trace")?;
+    let made = Command::new(make).arg(&file).current_dir(sys::root()).output()?;
     if !made.status.success() {
         return Ok(Outcome::Failed(String::from_utf8_lossy(&made.stderr).into_owned()));
     }

@@ -20,6 +20,16 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Builds a program (`bin`) or an `example` for development; gives its path. With the whole workspace, for with some of
+/// its crates only cargo chooses other features for what those use, and builds all of it anew.
+pub fn built(kind: &str, name: &str) -> Result<PathBuf> {
+    let flag = format!("--{kind}");
+    let status = cargo(&["build", "--quiet", "--workspace", &flag, name]).status()?;
+    anyhow::ensure!(status.success(), "{name} does not build; the compiler's message is above");
+    let place = if kind == "example" { "debug/examples" } else { "debug" };
+    Ok(target_dir()?.join(place).join(name))
+}
+
 /// Where cargo puts its products.
 pub fn target_dir() -> Result<PathBuf> {
     let metadata = metadata()?;

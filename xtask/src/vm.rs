@@ -14,10 +14,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     if let Err(code) = setup::ensure(Level::Test) {
         return Ok(code);
     }
-    if !sys::cargo(&["build", "--quiet", "-p", "schedlab-host", "--bin", "schedlab-guest"])
-        .status()?
-        .success()
-    {
+    if !sys::cargo(&["build", "--quiet", "--workspace", "--bin", "schedlab-guest"]).status()?.success() {
         anyhow::bail!("schedlab-guest does not build; the compiler's message is above");
     }
     let binary = sys::target_dir()?.join("debug/schedlab-guest");
@@ -38,7 +35,7 @@ pub fn switches(arguments: &[String]) -> Result<ExitCode> {
     if let Err(code) = setup::ensure(Level::Test) {
         return Ok(code);
     }
-    let test = ["test", "-p", "schedlab", "--features", "vm-tests", "--test", "live", "--", "--nocapture"];
+    let test = ["test", "--workspace", "--test", "live", "--", "--ignored", "--nocapture"];
     let mut command = sys::cargo(&test);
     let status = command.arg("our_schedulers").env("SCHEDLAB_SWITCHES", count.to_string()).status()?;
     Ok(ExitCode::from(sys::exit_code(status)))

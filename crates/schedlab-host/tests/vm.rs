@@ -1,4 +1,4 @@
-//! Tests that need a kernel of their own: they boot Linux 7.2 in QEMU. Behind the feature `vm-tests`.
+//! Tests that need a kernel of their own: they boot Linux 7.2 in QEMU. Ignored but by `cargo xtask test vm`.
 //!
 //! The machine's own behaviour first, then objects in a real kernel, then the conformance scenarios of
 //! tests/conformance/: what the kernel calls must be what tests/golden/callbacks/ says, which the simulated kernel is
@@ -48,6 +48,7 @@ fn verdict(run: &Run) -> Value {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn output_files_and_exit_code_come_out() {
     let mut machine = machine();
     machine.collect("/tmp/result").collect("/tmp/absent");
@@ -61,6 +62,7 @@ fn output_files_and_exit_code_come_out() {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn the_guest_sees_the_topology() {
     let mut machine = machine();
     machine.topology(Topology { sockets: 2, cores: 2, threads: 1 });
@@ -70,6 +72,7 @@ fn the_guest_sees_the_topology() {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_command_that_never_ends_is_stopped() {
     let mut machine = machine();
     machine.acceleration(Acceleration::Emulation).time_limit(Duration::from_secs(20));
@@ -78,6 +81,7 @@ fn a_command_that_never_ends_is_stopped() {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_scheduler_is_enabled_and_gives_all_tasks_back() {
     let run = guest(&mut machine(), vtime(), &["load", "--set", "slice_ns=5000000", "--", "true"]);
     let verdict = verdict(&run);
@@ -88,6 +92,7 @@ fn a_scheduler_is_enabled_and_gives_all_tasks_back() {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn the_kernel_ends_bad_schedulers_and_the_reason_comes_out() {
     for (name, kind, message) in [("stall", 1026, "failed to run"), ("double_insert", 1024, "already")] {
         let object = schedlab_objects::test_object(name).expect("a test object");
@@ -109,6 +114,7 @@ fn trial(object: &[u8]) -> Trial {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_trial_finds_nothing_against_a_good_scheduler() {
     let trial = trial(vtime());
     assert_eq!(trial.faults(), Vec::<String>::new());
@@ -121,6 +127,7 @@ fn a_trial_finds_nothing_against_a_good_scheduler() {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_trial_says_what_speaks_against_a_bad_one() {
     let test = |name| schedlab_objects::test_object(name).expect("a test object");
     let refused = trial(test("garbage")).refused.expect("the verifier refuses it");
@@ -134,6 +141,7 @@ fn a_trial_says_what_speaks_against_a_bad_one() {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn wrong_knobs_and_wrong_objects_are_named() {
     let run = guest(&mut machine(), vtime(), &["load", "--set", "no_such_knob=1"]);
     let stderr = String::from_utf8_lossy(&run.stderr);
@@ -150,16 +158,19 @@ fn untimed() -> Vec<schedlab_objects::Object> {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn pipe_pair_is_called_as_recorded() {
     callbacks("pipe_pair", 1, &untimed());
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn two_cpus_is_called_as_recorded() {
     callbacks("two_cpus", 2, &untimed());
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn changes_are_called_as_recorded() {
     let maximal = schedlab_objects::TESTS.iter().find(|object| object.name == "maximal");
     callbacks("changes", 1, std::slice::from_ref(maximal.expect("a test object")));
@@ -169,6 +180,7 @@ fn changes_are_called_as_recorded() {
 /// simulated kernel is held to. Boots differ by up to 8 %;
 /// at ticks alone there would be a third of them.
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn turns_of_hogs_in_groups_are_as_recorded() {
     let fair = root().join("tests/conformance/fair");
     let mut machine = machine();
@@ -305,6 +317,7 @@ fn read(text: &str, duration_ns: u64) -> (Vec<Call>, Vec<Span>) {
 /// come to run, so cases that fail are tried once more, without the others: what Linux really does otherwise, it does
 /// again.
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn every_case_ends_as_recorded() {
     let all: Vec<&Case> = CASES.iter().collect();
     let (faulty, stderr) = otherwise(&all);

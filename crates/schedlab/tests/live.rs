@@ -1,4 +1,4 @@
-//! Live schedulers by the commands, in a real kernel: Linux 7.2 in QEMU. Behind the feature `vm-tests`.
+//! Live schedulers by the commands, in a real kernel: Linux 7.2 in QEMU. Ignored but by `cargo xtask test vm`.
 //!
 //! Each test boots once and runs a list of shell commands as root, each under a name; what they print comes out and is
 //! judged here. CPUs are emulated in turns, because loading schedulers makes a kernel patch its own code.
@@ -134,6 +134,7 @@ const LIFE: &[Step] = &[
 ];
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_scheduler_lives_and_goes_by_the_commands() {
     let said = steps(120, LIFE);
     assert_eq!(said.json("before")["kernel"]["state"], "disabled");
@@ -221,6 +222,7 @@ done
 "#;
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn after_sigkill_the_kernel_is_on_its_own_and_nothing_is_left() {
     const ROUNDS: usize = 20;
     let run = run(&mut machine(200), &KILL.replace("$ROUNDS", &ROUNDS.to_string()));
@@ -255,6 +257,7 @@ done
 "#;
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn our_schedulers_survive_hackbench_and_stress_ng() {
     let mut machine = machine(240);
     for tool in ["hackbench", "stress-ng"] {
@@ -355,6 +358,7 @@ cat /tmp/stress
 
 /// A hundred switches take about two minutes where CPUs are emulated in turns; SCHEDLAB_SWITCHES asks for another number.
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn our_schedulers_replace_each_other_under_load() {
     let asked: Option<u32> =
         std::env::var("SCHEDLAB_SWITCHES").ok().map(|text| text.parse().expect("a number"));
@@ -567,6 +571,7 @@ fn judge_repairs(said: &Said) {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn guards_trip_trials_compare_and_all_is_undone() {
     let said = steps(300, &[GUARDS, REPAIRS].concat());
     judge_repairs(&said);
@@ -636,6 +641,7 @@ const WATCHED: &[Step] = &[
 ];
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_live_scheduler_is_watched() {
     let said = steps(180, WATCHED);
     let fair = said.json("fair");
@@ -704,6 +710,7 @@ fn share(said: &Said, step: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn nice_values_weigh_what_the_table_says() {
     let said = steps(300, WEIGHTS);
     let expected = [

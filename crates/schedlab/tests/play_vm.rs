@@ -1,4 +1,4 @@
-//! `play` and `machine --calibrate` under kernels of their own, in virtual machines. Behind the feature `vm-tests`.
+//! `play` and `machine --calibrate` under kernels of their own, in virtual machines. Ignored but by `cargo xtask test vm`.
 
 mod support;
 
@@ -27,6 +27,7 @@ steps = [{ run = "1ms" }, { job_end = true }]
 
 /// Recorded beneath the kernel's own BTF and measured there; the document comes out.
 #[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_workload_is_played_and_recorded_under_other_kernels() {
     let directory = scratch("play-vm");
     let path = file(&directory, "w.toml", WORK);
