@@ -99,7 +99,8 @@ fn row(metric: FidelityMetric, all: &[Scored], live: &[f64]) -> String {
         })
         .collect();
     let ratios: Vec<f64> = recorded.iter().zip(&simulated).map(|(a, b)| b / a).collect();
-    let ratio = if share { "–".to_owned() } else { span(&ratios, 2) };
+    let has_ratio = !share && ratios.iter().all(|ratio| ratio.is_finite());
+    let ratio = if has_ratio { span(&ratios, 2) } else { "–".to_owned() };
     let within = match judged.len() {
         0 => "shown only".to_owned(),
         count => format!("{} of {count}", judged.iter().filter(|within| **within).count()),
