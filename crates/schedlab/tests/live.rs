@@ -245,21 +245,29 @@ fn after_sigkill_the_kernel_is_on_its_own_and_nothing_is_left() {
     }
 }
 
-/// hackbench and stress-ng as Debian has them, under our schedulers in turn.
+/// hackbench and stress-ng as Debian has them, under our schedulers in turn. An emulator's timers stop for seconds at
+/// times, whoever schedules: where stressors came to nothing and nothing failed, they are run again.
 const TOOLS: &str = r#"
 for scheduler in $SCHEDULERS; do
     schedlab -q run $scheduler --json /tmp/end -- hackbench --groups 2 --loops 30 > /tmp/said 2>&1
     echo "hackbench $scheduler $?"; grep Time: /tmp/said || cat /tmp/said; tr -d '\n ' < /tmp/end; echo
-    schedlab -q run $scheduler --json /tmp/end -- stress-ng --cpu 1 --switch 1 --futex 1 --fork 1 --pipe 1 --yield 1 \
-        --timer 1 --timer-freq 1000 --timeout 4 --metrics-brief > /tmp/said 2>&1
-    echo "stress-ng $scheduler $?"; grep -E 'metr|fail|error' /tmp/said || cat /tmp/said; tr -d '\n ' < /tmp/end; echo
+    for try in 1 2 3; do
+        schedlab -q run $scheduler --json /tmp/end -- stress-ng --cpu 1 --switch 1 --futex 1 --fork 1 --pipe 1 \
+            --yield 1 --timer 1 --timer-freq 1000 --timeout 4 --metrics-brief > /tmp/said 2>&1
+        code=$?; worked=0
+        for name in cpu switch futex fork pipe yield timer; do
+            grep -qE "\] $name +[1-9][0-9]* " /tmp/said && worked=$((worked + 1))
+        done
+        [ $code -ne 0 ] || [ $worked -ge 5 ] && break
+    done
+    echo "stress-ng $scheduler $code"; grep -E 'metr|fail|error' /tmp/said || cat /tmp/said; tr -d '\n ' < /tmp/end; echo
 done
 "#;
 
 #[test]
 #[ignore = "boots a kernel: cargo xtask test vm"]
 fn our_schedulers_survive_hackbench_and_stress_ng() {
-    let mut machine = machine(240);
+    let mut machine = machine(420);
     for tool in ["hackbench", "stress-ng"] {
         let path =
             find_program(tool).unwrap_or_else(|| panic!("{tool} is missing: cargo xtask test installs it"));
