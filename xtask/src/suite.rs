@@ -93,6 +93,8 @@ fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
     }
     suite.cargo_test(&[
         "--workspace",
+        "--exclude",
+        "xtask",
         "--test",
         "vm",
         "--test",

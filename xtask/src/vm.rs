@@ -14,10 +14,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     if let Err(code) = setup::ensure(Level::Test) {
         return Ok(code);
     }
-    if !sys::cargo(&["build", "--quiet", "--workspace", "--bin", "schedlab-guest"]).status()?.success() {
-        anyhow::bail!("schedlab-guest does not build; the compiler's message is above");
-    }
-    let binary = sys::target_dir()?.join("debug/schedlab-guest");
+    let binary = sys::built("bin", "schedlab-guest")?;
     let status = Command::new(binary).arg("vm").args(arguments).status()?;
     Ok(ExitCode::from(sys::exit_code(status)))
 }
