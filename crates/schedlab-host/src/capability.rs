@@ -89,15 +89,18 @@ pub fn try_tracepoint() -> std::io::Result<()> {
 
 /// Makes a thread of its own real-time, which ends with it.
 pub fn try_real_time() -> std::io::Result<()> {
-    let thread = std::thread::Builder::new().spawn(|| {
-        let parameter = libc::sched_param { sched_priority: 1 };
-        // SAFETY: the kernel reads one struct that lives through the call, and changes only this thread.
-        match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) } {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        }
-    });
+    let thread = std::thread::Builder::new().spawn(|| become_real_time(libc::SCHED_FIFO, 1));
     thread?.join().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()))
+}
+
+/// Gives the calling thread a real-time policy, with its flags, and a priority from 1 to 99; refused, it stays as it was.
+pub(crate) fn become_real_time(policy: libc::c_int, priority: libc::c_int) -> std::io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: priority };
+    // SAFETY: the kernel reads one struct that lives through the call, and changes only this thread.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 pub(crate) fn is_root() -> bool {

@@ -12,7 +12,7 @@ use super::exit::{self, Exit, Frame, KernelLog, Lines};
 use super::journal::{self, Journal, Owner, Repaired};
 use super::status::{self, KernelStatus};
 use super::{Attached, Error, Scope};
-use crate::capability::is_root;
+use crate::capability::{become_real_time, is_root};
 use crate::machine::now_unix_s;
 use crate::process::SchedAttr;
 use serde::{Deserialize, Serialize};
@@ -155,10 +155,8 @@ impl Holder {
     /// holder; until the release. Threads that it starts are ordinary ones. Where it is refused, it stays as it was.
     pub fn run_first(&mut self) {
         if !self.runs_first {
-            let parameter = libc::sched_param { sched_priority: 1 };
             let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-            // SAFETY: the kernel reads one struct that lives through the call, and changes only this thread.
-            self.runs_first = unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) } == 0;
+            self.runs_first = become_real_time(policy, 1).is_ok();
         }
     }
 

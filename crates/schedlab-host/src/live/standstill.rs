@@ -4,6 +4,7 @@
 //! an emulator whose timers do not fire for a while (tasks that compute go on meanwhile, those that wait for a wake-up
 //! or for the end of a turn do not), or a host that does not run it.
 
+use crate::capability::become_real_time;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -29,20 +30,16 @@ impl Standstill {
     }
 
     /// How much later than it should the thread woke at worst.
-    pub fn longest(mut self) -> Duration {
+    pub fn longest(self) -> Duration {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+        self.thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
 
 fn look(stop: &AtomicBool) -> Duration {
-    // SAFETY: the kernel reads one struct that lives through the call, and changes the calling thread alone.
-    let refused = unsafe {
-        let parameter = libc::sched_param { sched_priority: PRIORITY };
-        libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter)
-    };
+    let is_real_time = become_real_time(libc::SCHED_FIFO, PRIORITY).is_ok();
     let mut longest = Duration::ZERO;
-    while refused == 0 && !stop.load(Ordering::Relaxed) {
+    while is_real_time && !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         std::thread::sleep(SLEEP);
         longest = longest.max(began.elapsed().saturating_sub(SLEEP));

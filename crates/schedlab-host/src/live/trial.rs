@@ -64,7 +64,6 @@ pub struct Trial {
     /// How tasks fared afterwards under the kernel's own scheduler.
     pub after: Vec<Kind>,
     /// How late a real-time task woke at worst meanwhile, ms: what the machine did and no scheduler of others.
-    #[serde(default)]
     pub standstill_ms: u64,
 }
 
