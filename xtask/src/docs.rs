@@ -29,8 +29,10 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
         return Ok(code);
     }
     let mut pages = pages(&root)?;
-    pages.insert(PathBuf::from("docs/cli.md"), command_line(help_of(build()?))?);
-    pages.insert(PathBuf::from("docs/sched-ext-support.md"), support()?);
+    let products = sys::products()?;
+    pages.insert(PathBuf::from("docs/cli.md"), command_line(help_of(products.join("schedlab")))?);
+    pages
+        .insert(PathBuf::from("docs/sched-ext-support.md"), support(&products.join("examples/ext_support"))?);
     let stale = stale(&root, &pages)?;
     for path in &stale {
         println!("{}: {}", path.display(), if check { "stale: run cargo xtask docs" } else { "made" });
@@ -51,14 +53,8 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the program; gives its path.
-fn build() -> Result<PathBuf> {
-    sys::built("bin", "schedlab")
-}
-
 /// The page of what the simulated sched_ext has: the simulator's own table.
-fn support() -> Result<String> {
-    let example = sys::built("example", "ext_support")?;
+fn support(example: &Path) -> Result<String> {
     let output = Command::new(example).stderr(std::process::Stdio::inherit()).output()?;
     anyhow::ensure!(output.status.success(), "the example ext_support fails; its message is above");
     Ok(String::from_utf8(output.stdout)?)

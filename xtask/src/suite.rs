@@ -68,7 +68,7 @@ const STEPS: &[(&str, Step)] = &[
     ("format", |_| cargo(&["fmt", "--all", "--check"], "run cargo fmt --all")),
     ("lints", |_| cargo(LINTS, "clippy's messages are above")),
     ("rules", |suite| suite.cargo_test(&["-p", "xtask"])),
-    ("tests", |suite| suite.cargo_test(&["--workspace", "--exclude", "xtask"])),
+    ("tests", |suite| suite.cargo_test(&sys::PRODUCTS)),
     ("vm", virtual_machine),
     ("trace", trace),
     ("docs", |_| cargo(&["xtask", "docs", "--check"], "run cargo xtask docs and commit what it made")),
@@ -91,20 +91,10 @@ fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
     if !fetched.success() {
         return Ok(Outcome::Skipped("no kernel could be fetched; its message is above".to_string()));
     }
-    suite.cargo_test(&[
-        "--workspace",
-        "--exclude",
-        "xtask",
-        "--test",
-        "vm",
-        "--test",
-        "live",
-        "--test",
-        "play_vm",
-        "--",
-        "--ignored",
-        "--test-threads=1",
-    ])
+    let mut arguments = sys::PRODUCTS.to_vec();
+    arguments.extend(["--test", "vm", "--test", "live", "--test", "play_vm"]);
+    arguments.extend(["--", "--ignored", "--test-threads=1"]);
+    suite.cargo_test(&arguments)
 }
 
 /// Traces are read by the program that people open them with: perfetto's own decoder and query engine.
@@ -126,7 +116,7 @@ fn trace(_suite: &mut Suite) -> Result<Outcome> {
         }
     }
     let file = target.join("check.pftrace");
-    let make = sys::built("example", "trace")?;
+    let make = sys::products()?.join("examples/trace");
     let made = Command::new(make).arg(&file).current_dir(sys::root()).output()?;
     if !made.status.success() {
         return Ok(Outcome::Failed(String::from_utf8_lossy(&made.stderr).into_owned()));

@@ -20,14 +20,15 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds a program (`bin`) or an `example` for development; gives its path. As `cargo test` builds them: with other crates
-/// or without what tests need, cargo chooses other features for what those use, and builds all of it anew.
-pub fn built(kind: &str, name: &str) -> Result<PathBuf> {
-    let build = ["test", "--quiet", "--workspace", "--exclude", "xtask", "--no-run"];
-    let status = cargo(&build).stdout(Stdio::null()).status()?;
-    anyhow::ensure!(status.success(), "{name} does not build; the compiler's message is above");
-    let place = if kind == "example" { "debug/examples" } else { "debug" };
-    Ok(target_dir()?.join(place).join(name))
+/// The crates that have products. With others, or without what tests need, cargo chooses other features for what they
+/// use, and builds all of it anew.
+pub const PRODUCTS: [&str; 3] = ["--workspace", "--exclude", "xtask"];
+
+/// Builds programs and `examples/` for development as `cargo test` builds them; gives the directory where they are.
+pub fn products() -> Result<PathBuf> {
+    let status = cargo(&["test", "--quiet"]).args(PRODUCTS).arg("--no-run").stdout(Stdio::null()).status()?;
+    anyhow::ensure!(status.success(), "the workspace does not build; the compiler's message is above");
+    Ok(target_dir()?.join("debug"))
 }
 
 /// Where cargo puts its products.

@@ -14,7 +14,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     if let Err(code) = setup::ensure(Level::Test) {
         return Ok(code);
     }
-    let binary = sys::built("bin", "schedlab-guest")?;
+    let binary = sys::products()?.join("schedlab-guest");
     let status = Command::new(binary).arg("vm").args(arguments).status()?;
     Ok(ExitCode::from(sys::exit_code(status)))
 }
@@ -32,8 +32,8 @@ pub fn switches(arguments: &[String]) -> Result<ExitCode> {
     if let Err(code) = setup::ensure(Level::Test) {
         return Ok(code);
     }
-    let test = ["test", "--workspace", "--test", "live", "--", "--ignored", "--nocapture"];
-    let mut command = sys::cargo(&test);
+    let mut command = sys::cargo(&["test"]);
+    command.args(sys::PRODUCTS).args(["--test", "live", "--", "--ignored", "--nocapture"]);
     let status = command.arg("our_schedulers").env("SCHEDLAB_SWITCHES", count.to_string()).status()?;
     Ok(ExitCode::from(sys::exit_code(status)))
 }
