@@ -245,6 +245,10 @@ fn after_sigkill_the_kernel_is_on_its_own_and_nothing_is_left() {
     }
 }
 
+/// What stress-ng does here, and of how many of these something must have come.
+const STRESSORS: [&str; 7] = ["cpu", "switch", "futex", "fork", "pipe", "yield", "timer"];
+const ENOUGH: usize = 5;
+
 /// hackbench and stress-ng as Debian has them, under our schedulers in turn. An emulator's timers stop for seconds at
 /// times, whoever schedules: where stressors came to nothing and nothing failed, they are run again.
 const TOOLS: &str = r#"
@@ -255,10 +259,10 @@ for scheduler in $SCHEDULERS; do
         schedlab -q run $scheduler --json /tmp/end -- stress-ng --cpu 1 --switch 1 --futex 1 --fork 1 --pipe 1 \
             --yield 1 --timer 1 --timer-freq 1000 --timeout 4 --metrics-brief > /tmp/said 2>&1
         code=$?; worked=0
-        for name in cpu switch futex fork pipe yield timer; do
+        for name in $STRESSORS; do
             grep -qE "\] $name +[1-9][0-9]* " /tmp/said && worked=$((worked + 1))
         done
-        [ $code -ne 0 ] || [ $worked -ge 5 ] && break
+        [ $code -ne 0 ] || [ $worked -ge $ENOUGH ] && break
     done
     echo "stress-ng $scheduler $code"; grep -E 'metr|fail|error' /tmp/said || cat /tmp/said; tr -d '\n ' < /tmp/end; echo
 done
@@ -274,7 +278,9 @@ fn our_schedulers_survive_hackbench_and_stress_ng() {
         machine.program(&path);
     }
     let schedulers: Vec<&str> = schedlab_objects::SCHEDULERS.iter().map(|object| object.name).collect();
-    let run = run(&mut machine, &TOOLS.replace("$SCHEDULERS", &schedulers.join(" ")));
+    let script = TOOLS.replace("$SCHEDULERS", &schedulers.join(" "));
+    let script = script.replace("$STRESSORS", &STRESSORS.join(" ")).replace("$ENOUGH", &ENOUGH.to_string());
+    let run = run(&mut machine, &script);
     let text = run.text();
     let ends: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     assert_eq!(ends.len(), 2 * schedulers.len(), "{text}\n{}", run.kernel_log);
@@ -295,20 +301,19 @@ fn our_schedulers_survive_hackbench_and_stress_ng() {
     let worked = stressors_that_worked(&text);
     assert_eq!(worked.len(), schedulers.len(), "stress-ng tells what it did: {text}");
     for (scheduler, worked) in schedulers.iter().zip(worked) {
-        assert!(worked >= 5, "{scheduler}: {worked} of 7 stressors did anything: {text}");
+        assert!(worked >= ENOUGH, "{scheduler}: {worked} of 7 stressors did anything: {text}");
     }
 }
 
 /// How many stressors did anything in each run of stress-ng, from lines as `stress-ng: metrc: [7] switch 12345 ...`.
 fn stressors_that_worked(text: &str) -> Vec<usize> {
-    let stressors = ["cpu", "switch", "futex", "fork", "pipe", "yield", "timer"];
     let is_positive = |count: &str| count.parse::<u64>().is_ok_and(|count| count > 0);
     let mut worked: Vec<BTreeSet<&str>> = Vec::new();
     for line in text.lines() {
         let mut words = line.split_once(']').map_or("", |(_, rest)| rest).split_whitespace();
         match (words.next(), words.next()) {
             (Some("stressor"), _) => worked.push(BTreeSet::new()),
-            (Some(name), Some(count)) if stressors.contains(&name) && is_positive(count) => {
+            (Some(name), Some(count)) if STRESSORS.contains(&name) && is_positive(count) => {
                 worked.last_mut().expect("below its heading").insert(name);
             }
             _ => (),
