@@ -28,6 +28,8 @@ pub struct ParseKernelVersionError(String);
 impl KernelVersion {
     /// CFS, the oldest kernel modelled.
     pub const V5_7: KernelVersion = KernelVersion { major: 5, minor: 7 };
+    /// CFS as in Debian 12.
+    pub const V6_1: KernelVersion = KernelVersion { major: 6, minor: 1 };
     /// First kernel with sched_ext.
     pub const V6_12: KernelVersion = KernelVersion { major: 6, minor: 12 };
     /// EEVDF with `vprot`.

@@ -56,7 +56,7 @@ fn main() {
     };
     let kinds = [
         ("CFS 5.7", Scheduler::Kernel, KernelVersion::V5_7),
-        ("CFS 6.1", Scheduler::Kernel, KernelVersion { major: 6, minor: 1 }),
+        ("CFS 6.1", Scheduler::Kernel, KernelVersion::V6_1),
         ("EEVDF 7.2", Scheduler::Kernel, KernelVersion::V7_2),
         ("vtime", object("vtime"), KernelVersion::V7_2),
         ("cfs", object("cfs"), KernelVersion::V7_2),

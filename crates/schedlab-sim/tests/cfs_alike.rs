@@ -12,8 +12,6 @@ use schedlab_model::machine::{Costs, KernelVersion};
 use schedlab_sim::{Scheduler, Simulation, SimulationConfig};
 use std::collections::BTreeMap;
 
-const V6_1: KernelVersion = KernelVersion { major: 6, minor: 1 };
-
 /// Loads of docs/fidelity.md that are files.
 const LOADS: [&str; 12] = [
     "fork-storm",
@@ -40,7 +38,7 @@ fn config(kind: &str, workload: &str, cpus: u32) -> SimulationConfig {
     let mut config = Run::new("cfs", workload, cpus).config();
     if kind == "fair" {
         config.scheduler = Scheduler::Kernel;
-        config.kernel = Some(V6_1);
+        config.kernel = Some(KernelVersion::V6_1);
     }
     config
 }

@@ -61,7 +61,7 @@ fn ran(events: &[Event], of: u32, from: u64, to: u64) -> u64 {
 
 const KINDS: [(&str, KernelVersion); 6] = [
     ("fair", KernelVersion::V5_7),
-    ("fair", KernelVersion { major: 6, minor: 1 }),
+    ("fair", KernelVersion::V6_1),
     ("fair", KernelVersion { major: 6, minor: 12 }),
     ("fair", KernelVersion::V7_2),
     ("vtime", KernelVersion::V7_2),

@@ -39,11 +39,9 @@ fn share(scheduler: &str, kernel: KernelVersion, nice: [i32; 2], ms: u64, table:
     (a / (a + b), result.report.context_switches)
 }
 
-const V6_1: KernelVersion = KernelVersion { major: 6, minor: 1 };
-
 const KINDS: [(&str, KernelVersion); 5] = [
     ("fair", KernelVersion::V5_7),
-    ("fair", V6_1),
+    ("fair", KernelVersion::V6_1),
     ("fair", KernelVersion::V7_2),
     ("vtime", KernelVersion::V7_2),
     ("cfs", KernelVersion::V7_2),

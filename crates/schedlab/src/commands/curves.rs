@@ -352,7 +352,7 @@ mod tests {
     fn turns_beside_nice_0_are_near_equation_3() {
         let described = schedulers::describe_for("cfs", KernelVersion::V7_2).expect("ours");
         let cfs = Bench::new(&described, KernelVersion::V7_2, 1).expect("loads");
-        let fair = Bench::fair(KernelVersion { major: 6, minor: 1 }).expect("simulates");
+        let fair = Bench::fair(KernelVersion::V6_1).expect("simulates");
         // 6 ms * 1024 / 2048, 335 / 1359 and 3121 / 4145 of them.
         for (nice, slice) in [(0, 3_000_000), (5, 1_479_028), (-5, 4_517_732)] {
             for bench in [&cfs, &fair] {

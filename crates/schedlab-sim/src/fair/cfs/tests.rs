@@ -4,8 +4,6 @@ use super::*;
 use crate::fair::params::Generation;
 use schedlab_model::machine::KernelVersion;
 
-const V5_7: KernelVersion = KernelVersion { major: 5, minor: 7 };
-const V6_1: KernelVersion = KernelVersion { major: 6, minor: 1 };
 const MS: i64 = 1_000_000;
 
 fn params(version: KernelVersion) -> FairParams {
@@ -14,7 +12,7 @@ fn params(version: KernelVersion) -> FairParams {
 
 /// A queue of entities (weight, vruntime), tasks 1, 2, ..., none of them current.
 fn queue(rows: &[(u32, i64)]) -> (CfsRq, Vec<FairEntity>) {
-    let params = params(V5_7);
+    let params = params(KernelVersion::V5_7);
     let mut entities = vec![FairEntity::new(1, 0, &params)];
     let mut rq = CfsRq::new(Generation::Cfs);
     for (index, &(weight, vruntime)) in rows.iter().enumerate() {
@@ -47,15 +45,18 @@ fn knobs_scale_with_the_cpus_and_have_the_kernels_names() {
         [("latency_ns", 6 * MS), ("min_granularity_ns", MS * 3 / 4), ("wakeup_granularity_ns", MS)]
             .map(|(name, value)| (format!("{prefix}{name}"), value * factor))
     };
-    assert_eq!(knobs(V5_7, 1), named("sched_", 1));
-    assert_eq!(knobs(V5_7, 4), named("sched_", 3));
-    assert_eq!(knobs(V6_1, 64), named("", 4));
-    let mut changed = params(V6_1);
+    assert_eq!(knobs(KernelVersion::V5_7, 1), named("sched_", 1));
+    assert_eq!(knobs(KernelVersion::V5_7, 4), named("sched_", 3));
+    assert_eq!(knobs(KernelVersion::V6_1, 64), named("", 4));
+    let mut changed = params(KernelVersion::V6_1);
     assert_eq!(changed.nr_latency(), 8);
     changed.set("min_granularity_ns", 4 * MS).expect("in bounds");
     assert_eq!(changed.nr_latency(), 2);
     assert!(changed.set("base_slice_ns", MS).is_err(), "EEVDF's knob");
-    assert!(params(V6_1).knows("GENTLE_FAIR_SLEEPERS") && !params(V6_1).knows("RUN_TO_PARITY"));
+    assert!(
+        params(KernelVersion::V6_1).knows("GENTLE_FAIR_SLEEPERS")
+            && !params(KernelVersion::V6_1).knows("RUN_TO_PARITY")
+    );
 }
 
 /// Three of nice 0: the inverse of 3072 is ⌊(2^32−1)/3072⌋ = 1398101, 6 ms · 1024 · 1398101 >> 32 = 1999999.
@@ -63,12 +64,12 @@ fn knobs_scale_with_the_cpus_and_have_the_kernels_names() {
 #[test]
 fn slices_are_shares_of_the_period() {
     let (rq, _) = queue(&[(1_024, 0); 3]);
-    assert_eq!(slice(&rq, asker(1_024), &params(V5_7)), 1_999_999);
+    assert_eq!(slice(&rq, asker(1_024), &params(KernelVersion::V5_7)), 1_999_999);
     let (rq, _) = queue(&[(1_024, 0), (335, 0)]);
-    assert_eq!(slice(&rq, asker(1_024), &params(V5_7)), 4_520_971);
-    assert_eq!(slice(&rq, asker(335), &params(V5_7)), 1_479_028);
+    assert_eq!(slice(&rq, asker(1_024), &params(KernelVersion::V5_7)), 4_520_971);
+    assert_eq!(slice(&rq, asker(335), &params(KernelVersion::V5_7)), 1_479_028);
     let (rq, _) = queue(&[(1_024, 0); 9]);
-    assert_eq!(slice(&rq, asker(1_024), &params(V5_7)), 749_998);
+    assert_eq!(slice(&rq, asker(1_024), &params(KernelVersion::V5_7)), 749_998);
 }
 
 /// SCHED_IDLE (weight 3) beside nice 0: 17526 ns of 6 ms; since 5.13 (BASE_SLICE) never less than a granularity.
@@ -77,8 +78,8 @@ fn newer_kernels_give_no_slice_below_the_granularity() {
     let (mut rq, _) = queue(&[(1_024, 0), (3, 0)]);
     rq.nr_idle = 1;
     let idle = Asker { weight: 3, on_rq: true, idle: true };
-    assert_eq!(slice(&rq, idle, &params(V5_7)), 17_526);
-    assert_eq!(slice(&rq, idle, &params(V6_1)), 750_000);
+    assert_eq!(slice(&rq, idle, &params(KernelVersion::V5_7)), 17_526);
+    assert_eq!(slice(&rq, idle, &params(KernelVersion::V6_1)), 750_000);
 }
 
 /// The queue is at 100 ms. A sleeper gets half a latency of credit (GENTLE_FAIR_SLEEPERS), a whole one without; one
@@ -94,10 +95,10 @@ fn sleepers_get_credit_and_new_tasks_a_debit() {
         rq.place_cfs(&mut entity, debit, idle, params);
         entity.vruntime
     };
-    let mut old = params(V5_7);
+    let mut old = params(KernelVersion::V5_7);
     assert_eq!(place(50 * MS, false, false, &old), 97 * MS);
     assert_eq!(place(98 * MS, false, false, &old), 98 * MS);
-    assert_eq!(place(50 * MS, false, true, &params(V6_1)), 100 * MS - 375_000);
+    assert_eq!(place(50 * MS, false, true, &params(KernelVersion::V6_1)), 100 * MS - 375_000);
     assert_eq!(place(0, true, false, &old), 100 * MS + 2_999_998);
     old.set("GENTLE_FAIR_SLEEPERS", 0).expect("a feature");
     assert_eq!(place(50 * MS, false, false, &old), 94 * MS);
@@ -110,7 +111,7 @@ fn sleepers_get_credit_and_new_tasks_a_debit() {
 fn the_granularity_is_in_the_wakees_virtual_time() {
     let check = |weight: u32, behind: i64| {
         let (_, entities) = queue(&[(1_024, 10 * MS), (weight, 10 * MS - behind)]);
-        wakeup_preempt_entity(&entities, EntityId(1), EntityId(2), &params(V5_7))
+        wakeup_preempt_entity(&entities, EntityId(1), EntityId(2), &params(KernelVersion::V5_7))
     };
     assert_eq!([check(1_024, -1), check(1_024, 0)], [-1, -1]);
     assert_eq!([check(1_024, 1), check(1_024, MS), check(1_024, MS + 1)], [0, 0, 1]);
@@ -123,7 +124,7 @@ fn the_granularity_is_in_the_wakees_virtual_time() {
 #[test]
 fn buddies_and_yields_bend_the_order() {
     let (mut rq, entities) = queue(&[(1_024, 0), (1_024, MS / 2), (1_024, 5 * MS)]);
-    let pick = |rq: &CfsRq| rq.pick_cfs(&entities, &params(V5_7));
+    let pick = |rq: &CfsRq| rq.pick_cfs(&entities, &params(KernelVersion::V5_7));
     assert_eq!(pick(&rq), Some(EntityId(1)));
     rq.skip = Some(EntityId(1));
     assert_eq!(pick(&rq), Some(EntityId(2)));
