@@ -11,7 +11,7 @@ use std::ffi::{CStr, CString, OsString};
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -159,6 +159,7 @@ impl Child {
         let (wait, start) = pipe().map_err(system("making a pipe"))?;
         let (failure, report) = pipe().map_err(system("making a pipe"))?;
         let identity = invoking_user();
+        let held = descriptors();
         // SAFETY: the child calls only async-signal-safe functions on memory prepared before the fork.
         let pid = unsafe { libc::fork() };
         match pid {
@@ -166,6 +167,7 @@ impl Child {
             0 => {
                 // The parent's end must be closed here, or the read below would never end with the parent.
                 drop(start);
+                close_those_not_for_commands(&held, [wait.as_raw_fd(), report.as_raw_fd()]);
                 become_command(&wait, &report, identity.as_ref(), &arguments)
             }
             _ => Ok(Child {
@@ -246,6 +248,26 @@ impl Drop for Child {
     fn drop(&mut self) {
         if self.start.take().is_some() {
             self.wait(0);
+        }
+    }
+}
+
+/// Descriptors of this process beside standard input and outputs, as far as `/proc` tells.
+fn descriptors() -> Vec<RawFd> {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|fd| *fd > 2).collect()
+}
+
+/// In the child, which may wait for long: what would be closed as the command is executed is closed now. The hooks of
+/// another recorder of this process would stay attached with their descriptors. Only async-signal-safe calls.
+fn close_those_not_for_commands(held: &[RawFd], kept: [RawFd; 2]) {
+    for fd in held.iter().filter(|fd| !kept.contains(fd)) {
+        // SAFETY: plain system calls; nothing in the child uses them any more, and one that is gone is an error.
+        unsafe {
+            let flags = libc::fcntl(*fd, libc::F_GETFD);
+            if flags >= 0 && flags & libc::FD_CLOEXEC != 0 {
+                libc::close(*fd);
+            }
         }
     }
 }
@@ -382,6 +404,25 @@ mod tests {
             child.ended()
         });
         assert_eq!(code, Some(7));
+    }
+
+    #[test]
+    fn a_command_that_waits_holds_only_what_it_is_given() {
+        let (end, ours) = pipe().expect("a pipe");
+        let (given_end, given) = pipe().expect("a pipe");
+        // SAFETY: a plain system call on a descriptor of ours.
+        assert_eq!(unsafe { libc::fcntl(given.as_raw_fd(), libc::F_SETFD, 0) }, 0);
+        let script = format!("printf word >&{}", given.as_raw_fd());
+        let mut child = Child::prepare(&["sh".to_owned(), "-c".to_owned(), script]).expect("fork works");
+        drop(ours);
+        let mut rest = Vec::new();
+        let ended = io::Read::read_to_end(&mut std::fs::File::from(end), &mut rest);
+        assert_eq!(ended.expect("the child does not hold the other end"), 0);
+        assert_eq!(child.ended(), None, "it still waits");
+        child.start().expect("sh exists");
+        drop(given);
+        io::Read::read_to_end(&mut std::fs::File::from(given_end), &mut rest).expect("it writes, and ends");
+        assert_eq!(rest, b"word");
     }
 
     #[test]
