@@ -207,3 +207,61 @@ fn who_tells_others_with_its_last_step_dies_first() {
     };
     assert_eq!([Preemption::None, Preemption::Full].map(dies_first), [Some(true), Some(false)]);
 }
+
+/// A writer first sends one message in a millisecond, then all others at once; its reader waits for the former only.
+/// Going to sleep takes so many ns before the switch.
+fn reader_that_waits_at_first(sleep: u64) -> Workload {
+    let mut b = Builder::new("two ways to read", "");
+    let channel = b.channel("pipe", ChannelType::Bytes, 65_536, 0);
+    let run = |us| Op::Run(Amount::Fixed(Nanos::from_micros(us)));
+    let send = Op::Send { channel, bytes: 100 };
+    let slowly = (0..50).flat_map(|_| [Op::Sleep(Amount::Fixed(Nanos::from_millis(1))), send.clone()]);
+    let at_once = (0..50).map(|_| send.clone());
+    b.task("writer", "writer", TaskAttributes::default(), slowly.chain(at_once).collect());
+    let reads = (0..100).flat_map(|_| [run(20), Op::ReceiveAll { channel, bytes: 100 }, run(5)]);
+    b.task("reader", "reader", TaskAttributes::default(), reads.collect());
+    let mut workload = b.finish(None).expect("a workload");
+    (workload.calls_in_runs, workload.sleep_cost) = (true, Nanos(sleep));
+    workload
+}
+
+/// Which of the reads wait is the scheduler's doing: what only those cost must not be part of the reader's work.
+#[test]
+fn a_replay_takes_out_of_bursts_what_only_going_to_sleep_costs() {
+    let work = |workload: &Workload| {
+        let runs = workload.programs[1].ops.iter().filter_map(|op| match op {
+            Op::Run(Amount::Fixed(time)) => Some(time.0),
+            _ => None,
+        });
+        runs.sum::<u64>() as f64
+    };
+    let total = |recording: &Recording| {
+        let switches = recording.events.iter().filter_map(|event| match event.kind {
+            EventKind::Switch { prev, next, .. } => Some((event.time, event.cpu, prev, next)),
+            _ => None,
+        });
+        let mut since = BTreeMap::new();
+        let mut total = 0;
+        for (time, cpu, prev, next) in switches {
+            since.insert((cpu, next), time);
+            total += since
+                .get(&(cpu, prev))
+                .map_or(0, |from| if prev == TaskId(2) { (time - *from).0 } else { 0 });
+        }
+        total as f64
+    };
+    for sleep in [0, 1_500] {
+        let original = reader_that_waits_at_first(sleep);
+        let recording = record(original.clone(), 2);
+        let replay = workload_from(&recording, &ReplayOptions::default()).expect("replays").workload;
+        let found = replay.sleep_cost.0;
+        assert!(found.abs_diff(sleep) < 100, "{found} ns found of {sleep}");
+        let ratio = work(&replay) / work(&original);
+        assert!((0.99..1.01).contains(&ratio), "{ratio} of the reader's work, a sleep at {sleep} ns");
+        let ratio = total(&record(replay, 2)) / total(&recording);
+        assert!((0.99..1.01).contains(&ratio), "{ratio} of the reader's CPU time, a sleep at {sleep} ns");
+    }
+    let kept = ReplayOptions { subtract_costs: false, ..ReplayOptions::default() };
+    let recording = record(reader_that_waits_at_first(1_500), 2);
+    assert_eq!(workload_from(&recording, &kept).expect("replays").workload.sleep_cost, Nanos::ZERO);
+}

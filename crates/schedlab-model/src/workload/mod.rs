@@ -381,6 +381,10 @@ pub struct Workload {
     /// What calls take by themselves is part of the runs, as in a recording, and is not charged again.
     #[serde(default)]
     pub calls_in_runs: bool,
+    /// What going to sleep takes before the switch where calls are in the runs, in ns: the runs are without it, and
+    /// whoever waits pays it. Which of two tasks waits for the other is the scheduler's doing.
+    #[serde(default)]
+    pub sleep_cost: Nanos,
     /// Waits of a recording that could not be attributed to a channel, of all waits: (unattributed, all).
     pub unattributed_waits: (u64, u64),
 }

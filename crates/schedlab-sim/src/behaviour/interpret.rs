@@ -444,8 +444,7 @@ impl Simulation {
         let state = &mut self.work.channels[channel.index()];
         let taken = state.level >= message;
         if !taken && !state.is_closed() {
-            self.block(task, Wait::Take(channel), FOREVER);
-            return Outcome::Off;
+            return self.wait_for(task, Wait::Take(channel), FOREVER, PLAIN_WAIT);
         }
         if taken {
             state.level -= message;

@@ -35,7 +35,7 @@ impl Simulation {
 
     /// The task waits in a call that takes so much by itself first; meanwhile what it waits for may come.
     pub(crate) fn wait_for(&mut self, task: TaskId, wait: Wait, timeout: u64, call: &[CostKind]) -> Outcome {
-        if self.pays(task, call) {
+        if self.pays(task, call) || self.pays_for_sleep(task) {
             return Outcome::Busy;
         }
         self.block(task, wait, timeout);
@@ -48,6 +48,17 @@ impl Simulation {
             return false;
         }
         let cost = call.iter().map(|kind| self.core.k.cost(*kind)).sum();
+        self.pays_first(task, cost)
+    }
+
+    /// The same for what going to sleep takes where calls are in the runs.
+    fn pays_for_sleep(&mut self, task: TaskId) -> bool {
+        self.work.workload.calls_in_runs
+            && !std::mem::take(&mut self.work.actors[task.index()].paid)
+            && self.pays_first(task, self.work.workload.sleep_cost.0)
+    }
+
+    fn pays_first(&mut self, task: TaskId, cost: u64) -> bool {
         if cost == 0 {
             return false;
         }

@@ -24,11 +24,12 @@ mod observe;
 mod program;
 mod readers;
 mod room;
+mod sleeps;
 mod window;
 
-use schedlab_model::TaskId;
 use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
+use schedlab_model::{Nanos, TaskId};
 use std::collections::BTreeMap;
 
 pub use calibrate::{calibrated, costs_shown, latencies_shown, measured_cost};
@@ -150,7 +151,11 @@ pub fn workload_from(recording: &Recording, options: &ReplayOptions) -> Result<R
         return Err(ReplayError::Dropped(recording.provenance.dropped));
     }
     check_names(recording)?;
-    let observed = observe::observe(recording, options);
+    let mut observed = observe::observe(recording, options, Nanos::ZERO);
+    let sleep_cost = if options.subtract_costs { sleeps::cost(&observed) } else { Nanos::ZERO };
+    if sleep_cost > Nanos::ZERO {
+        observed = observe::observe(recording, options, sleep_cost);
+    }
     let included = included(recording, options, &observed);
     if !recording.tasks.iter().zip(&included).any(|(task, included)| task.target && *included) {
         return Err(ReplayError::NothingRan);
@@ -158,7 +163,7 @@ pub fn workload_from(recording: &Recording, options: &ReplayOptions) -> Result<R
     let attempt = |strict, in_order| {
         let bytes = channels::connect(recording, &observed, &included, strict);
         let handled = classify::classify(recording, &observed, &bytes, &included, in_order);
-        let replay = program::build(recording, options, &observed, &bytes, &handled, &included);
+        let replay = program::build(recording, options, &observed, &bytes, &handled, &included, sleep_cost);
         check::execute(&replay.workload, &mut check::Lowest).map(|_| replay)
     };
     let attempts = attempt(false, false).or_else(|_| attempt(true, false)).or_else(|_| attempt(true, true));

@@ -167,14 +167,16 @@ struct Observer<'a> {
     context_switch: u64,
     wakeup: u64,
     ipi_send: u64,
+    /// What going to sleep takes.
+    sleep: u64,
     /// Ticks' share of CPU time in parts per million, where the recording has no interrupts to take out.
     tick_ppm: u64,
     by_pid: BTreeMap<i32, TaskId>,
 }
 
-/// Reads the whole recording.
-pub(super) fn observe(recording: &Recording, options: &ReplayOptions) -> Observed {
-    let mut observer = Observer::new(recording, options);
+/// Reads the whole recording; `sleep` ns before each sleep are no work of the task.
+pub(super) fn observe(recording: &Recording, options: &ReplayOptions, sleep: Nanos) -> Observed {
+    let mut observer = Observer { sleep: sleep.0, ..Observer::new(recording, options) };
     recording.events.iter().for_each(|event| observer.event(event));
     observer.finish()
 }
@@ -199,6 +201,7 @@ impl<'a> Observer<'a> {
             context_switch: cost(machine.costs.context_switch),
             wakeup: cost(machine.costs.wakeup),
             ipi_send: cost(machine.costs.ipi_send),
+            sleep: 0,
             tick_ppm: tick_ppm.min(500_000),
             by_pid: BTreeMap::new(),
         };
@@ -406,6 +409,9 @@ impl<'a> Observer<'a> {
         let progress = &mut self.progress[task.index()];
         let Some(&wait) = progress.waits.get(progress.next_wait) else { return };
         progress.next_wait += 1;
+        let paid = self.sleep.min(progress.run);
+        progress.run -= paid;
+        progress.debt += self.sleep - paid;
         self.flush(task);
         self.place_transfer(task);
         if let Some(open) = &mut self.progress[task.index()].open {

@@ -22,13 +22,14 @@ pub(super) fn build(
     bytes: &Bytes,
     handled: &Handled,
     included: &[bool],
+    sleep_cost: Nanos,
 ) -> Replay {
     let rows: Vec<TaskId> =
         (1..recording.tasks.len() as u32).map(TaskId).filter(|task| included[task.index()]).collect();
     let row_of: BTreeMap<TaskId, TaskSpecId> =
         rows.iter().enumerate().map(|(row, &task)| (task, TaskSpecId(row as u32))).collect();
     let goes_on = super::background::goes_on(recording);
-    let emitter = Emitter { observed, bytes, handled, row_of: &row_of, goes_on: &goes_on };
+    let emitter = Emitter { observed, bytes, handled, row_of: &row_of, goes_on: &goes_on, sleep_cost };
     let mut workload = Workload {
         name: options.name.clone().unwrap_or_else(|| name_of(recording)),
         description: format!("replay of a recording of {}", recording.duration),
@@ -36,6 +37,7 @@ pub(super) fn build(
         devices: devices(bytes, handled),
         overflow_when_stalled: true,
         calls_in_runs: true,
+        sleep_cost,
         tick_phase: super::calibrate::tick_phase(recording),
         newidle_ratio: super::newidle::ratio(recording),
         cgroups: recording.provenance.groups.clone().unwrap_or_default(),
@@ -119,6 +121,7 @@ struct Emitter<'a> {
     handled: &'a Handled,
     row_of: &'a BTreeMap<TaskId, TaskSpecId>,
     goes_on: &'a [bool],
+    sleep_cost: Nanos,
 }
 
 impl Emitter<'_> {
@@ -170,8 +173,14 @@ impl Emitter<'_> {
             }
             Step::Wait(wait) => match self.handled.waits[*wait as usize].1 {
                 Handling::Absorbed => {}
-                Handling::Sleep(time) => ops.push(Op::Sleep(Amount::Fixed(time))),
-                Handling::Until(time) => ops.push(Op::SleepUntil(time)),
+                Handling::Sleep(time) => {
+                    run(ops, self.sleep_cost.0);
+                    ops.push(Op::Sleep(Amount::Fixed(time)));
+                }
+                Handling::Until(time) => {
+                    run(ops, self.sleep_cost.0);
+                    ops.push(Op::SleepUntil(time));
+                }
                 Handling::Bytes(channel) => {
                     ops.push(Op::WaitAny { channels: Box::new([channel]), timeout: None })
                 }
@@ -260,6 +269,9 @@ fn receive_each(ops: &mut Vec<Op>, channel: ChannelId, bytes: u32, message: u32)
 
 /// Adds a burst, to the one before if there is nothing between them.
 fn run(ops: &mut Vec<Op>, ns: u64) {
+    if ns == 0 {
+        return;
+    }
     if let Some(Op::Run(Amount::Fixed(before))) = ops.last_mut() {
         *before += Nanos(ns);
     } else {
