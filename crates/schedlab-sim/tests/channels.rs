@@ -3,6 +3,7 @@
 use schedlab_model::event::{Event, EventKind, Operation, PrevState};
 use schedlab_model::machine::{Costs, MachineDescription, Preemption};
 use schedlab_model::recording::{Provenance, Recording, codec};
+use schedlab_model::timeline::{Stretch, StretchKind, Timelines};
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::builder::Builder;
 use schedlab_model::workload::{Amount, ChannelType, Op, Workload, builtin};
@@ -236,19 +237,9 @@ fn a_replay_takes_out_of_bursts_what_only_going_to_sleep_costs() {
         runs.sum::<u64>() as f64
     };
     let total = |recording: &Recording| {
-        let switches = recording.events.iter().filter_map(|event| match event.kind {
-            EventKind::Switch { prev, next, .. } => Some((event.time, event.cpu, prev, next)),
-            _ => None,
-        });
-        let mut since = BTreeMap::new();
-        let mut total = 0;
-        for (time, cpu, prev, next) in switches {
-            since.insert((cpu, next), time);
-            total += since
-                .get(&(cpu, prev))
-                .map_or(0, |from| if prev == TaskId(2) { (time - *from).0 } else { 0 });
-        }
-        total as f64
+        let stretches = &Timelines::of(recording).tasks[2];
+        let runs = stretches.iter().filter(|stretch| matches!(stretch.kind, StretchKind::Running { .. }));
+        runs.map(Stretch::length).sum::<Nanos>().0 as f64
     };
     for sleep in [0, 1_500] {
         let original = reader_that_waits_at_first(sleep);

@@ -44,21 +44,21 @@ impl Simulation {
 
     /// Charges what a step's call takes before it does anything, once; whether that takes time now.
     pub(crate) fn pays(&mut self, task: TaskId, call: &[CostKind]) -> bool {
-        if self.work.workload.calls_in_runs || std::mem::take(&mut self.work.actors[task.index()].paid) {
-            return false;
-        }
-        let cost = call.iter().map(|kind| self.core.k.cost(*kind)).sum();
-        self.pays_first(task, cost)
+        let cost = |sim: &mut Simulation| call.iter().map(|kind| sim.core.k.cost(*kind)).sum();
+        !self.work.workload.calls_in_runs && self.pays_once(task, cost)
     }
 
     /// The same for what going to sleep takes where calls are in the runs.
     fn pays_for_sleep(&mut self, task: TaskId) -> bool {
-        self.work.workload.calls_in_runs
-            && !std::mem::take(&mut self.work.actors[task.index()].paid)
-            && self.pays_first(task, self.work.workload.sleep_cost.0)
+        self.work.workload.calls_in_runs && self.pays_once(task, |sim| sim.work.workload.sleep_cost.0)
     }
 
-    fn pays_first(&mut self, task: TaskId, cost: u64) -> bool {
+    /// A cost is drawn only by who has not paid.
+    fn pays_once(&mut self, task: TaskId, cost: impl FnOnce(&mut Simulation) -> u64) -> bool {
+        if std::mem::take(&mut self.work.actors[task.index()].paid) {
+            return false;
+        }
+        let cost = cost(self);
         if cost == 0 {
             return false;
         }

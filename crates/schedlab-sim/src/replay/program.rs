@@ -173,14 +173,8 @@ impl Emitter<'_> {
             }
             Step::Wait(wait) => match self.handled.waits[*wait as usize].1 {
                 Handling::Absorbed => {}
-                Handling::Sleep(time) => {
-                    run(ops, self.sleep_cost.0);
-                    ops.push(Op::Sleep(Amount::Fixed(time)));
-                }
-                Handling::Until(time) => {
-                    run(ops, self.sleep_cost.0);
-                    ops.push(Op::SleepUntil(time));
-                }
+                Handling::Sleep(time) => self.sleep(ops, Op::Sleep(Amount::Fixed(time))),
+                Handling::Until(time) => self.sleep(ops, Op::SleepUntil(time)),
                 Handling::Bytes(channel) => {
                     ops.push(Op::WaitAny { channels: Box::new([channel]), timeout: None })
                 }
@@ -216,6 +210,12 @@ impl Emitter<'_> {
             }
         }
         true
+    }
+
+    /// Whoever sleeps for a time always does, and pays for it as part of its run.
+    fn sleep(&self, ops: &mut Vec<Op>, sleep: Op) {
+        run(ops, self.sleep_cost.0);
+        ops.push(sleep);
     }
 
     /// Whether the wait is for the end of a child, which the child's last step tells.

@@ -84,7 +84,7 @@ fn waits(mut bursts: Bursts) -> Option<(usize, Vec<u64>)> {
 }
 
 /// The middle one of at least one.
-fn median(samples: &mut [u64]) -> u64 {
+pub(super) fn median(samples: &mut [u64]) -> u64 {
     samples.sort_unstable();
     samples[samples.len() / 2]
 }

@@ -7,6 +7,7 @@
 
 use super::calibrate::SAMPLES_MIN;
 use super::observe::{Observed, Step, TaskTrace};
+use super::readers::median;
 use schedlab_model::{ChannelId, Nanos};
 use std::collections::BTreeMap;
 
@@ -29,13 +30,14 @@ type Like = (ChannelId, u64, usize);
 pub(super) fn cost(observed: &Observed) -> Nanos {
     let (mut sum, mut samples) = (0_i128, 0_i128);
     for trace in &observed.tasks {
-        for between in reads(observed, trace).into_values() {
+        for mut between in reads(observed, trace).into_values() {
             let count = between.at_once.len().min(between.slept.len());
             if count < SAMPLES_MIN {
                 continue;
             }
             let count = count as i128;
-            sum += count * (i128::from(middle(between.slept)) - i128::from(middle(between.at_once)));
+            sum +=
+                count * (i128::from(median(&mut between.slept)) - i128::from(median(&mut between.at_once)));
             samples += count;
         }
     }
@@ -66,10 +68,4 @@ fn reads(observed: &Observed, trace: &TaskTrace) -> BTreeMap<Like, Between> {
         }
     }
     found
-}
-
-/// The middle one of at least one.
-fn middle(mut samples: Vec<u64>) -> u64 {
-    samples.sort_unstable();
-    samples[samples.len() / 2]
 }
