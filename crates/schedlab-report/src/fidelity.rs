@@ -2,10 +2,11 @@
 //!
 //! Both are recordings and go through the same metrics. A difference below what a live workload shows from
 //! run to run is none, so every tolerance has a floor. Whether the simulator predicts *differences* between
-//! schedulers is another question that needs pairs of live runs: [`plan`], [`measured`], [`judge`], [`page`].
+//! schedulers is another question that needs pairs of live runs: [`plan`], [`measured`], [`judge`], [`model_error`], [`page`].
 
 pub mod judge;
 pub mod measured;
+pub mod model_error;
 pub mod page;
 #[cfg(test)]
 mod page_tests;

@@ -246,13 +246,17 @@ pub(crate) fn rests_on(comparison: &Comparison) -> Option<String> {
         Overall::KeepDefault => None,
     };
     let row = comparison.row(name?)?;
-    let class = row.rests_on.as_ref().map(|class| match class.ratio_error {
-        Some(error) => format!(
-            "rests on pairs of class '{}', whose ratios are predicted within {}",
-            class.class,
-            units::percent(error, 0)
-        ),
-        None => format!("rests on pairs of class '{}', not yet checked against a live kernel", class.class),
+    let class = row.rests_on.as_ref().map(|class| {
+        let effect = units::percent(class.error.share, 0);
+        if class.checked {
+            format!("rests on pairs of class '{}', whose effects are predicted within {effect}", class.class)
+        } else {
+            format!(
+                "rests on pairs of class '{}', not yet checked against a live kernel: effects of all others \
+                 are predicted within {effect}",
+                class.class
+            )
+        }
     });
     let robust = row.robustness.map(|robust| format!("holds {robust}"));
     let parts: Vec<String> = [class, robust].into_iter().flatten().collect();

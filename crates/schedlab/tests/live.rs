@@ -258,8 +258,8 @@ for scheduler in $SCHEDULERS; do
     schedlab -q run $scheduler --json /tmp/end -- hackbench --groups 2 --loops 30 > /tmp/said 2>&1
     echo "hackbench $scheduler $?"; grep Time: /tmp/said || cat /tmp/said; tr -d '\n ' < /tmp/end; echo
     for try in 1 2 3; do
-        schedlab -q run $scheduler --json /tmp/end -- stress-ng --cpu 1 --switch 1 --futex 1 --fork 1 --pipe 1 \
-            --yield 1 --timer 1 --timer-freq 1000 --timeout 4 --metrics-brief > /tmp/said 2>&1
+        schedlab -q run $scheduler --json /tmp/end -- stress-ng $EACH --timer-freq 1000 --timeout 4 \
+            --metrics-brief > /tmp/said 2>&1
         code=$?; worked=0
         for name in $STRESSORS; do
             grep -qE "\] $name +[1-9][0-9]* " /tmp/said && worked=$((worked + 1))
@@ -283,7 +283,11 @@ fn our_schedulers_survive_hackbench_and_stress_ng() {
     }
     let schedulers: Vec<&str> = schedlab_objects::SCHEDULERS.iter().map(|object| object.name).collect();
     let script = TOOLS.replace("$SCHEDULERS", &schedulers.join(" "));
-    let script = script.replace("$STRESSORS", &STRESSORS.join(" ")).replace("$ENOUGH", &ENOUGH.to_string());
+    let each: Vec<String> = STRESSORS.iter().map(|name| format!("--{name} 1")).collect();
+    let script = script
+        .replace("$EACH", &each.join(" "))
+        .replace("$STRESSORS", &STRESSORS.join(" "))
+        .replace("$ENOUGH", &ENOUGH.to_string());
     let run = run(&mut machine, &script);
     let text = run.text();
     let ends: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -164,15 +164,10 @@ fn is_polled(workload: &Workload, channel: ChannelId) -> bool {
     ops.into_iter().any(|op| matches!(op, Op::WaitAny { channels, .. } if channels.contains(&channel)))
 }
 
+/// Both ends, which no executed command keeps.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: the kernel fills two descriptors, which are ours from then on.
-    unsafe {
-        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
-    }
+    let (reader, writer) = io::pipe()?;
+    Ok((reader.into(), writer.into()))
 }
 
 /// What the pipe holds then: the kernel rounds up to whole pages, a power of two of them.

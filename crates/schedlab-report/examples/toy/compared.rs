@@ -7,6 +7,8 @@ use schedlab_model::machine::MachineDescription;
 use schedlab_model::outcome::{Obtained, RunOutcome, RunRequest, SimulatorReport};
 use schedlab_model::time::Nanos;
 use schedlab_report::compare::{ComparisonInput, GainBound, PairClass, Sample, Settings, compare};
+use schedlab_report::fidelity::measured::Source;
+use schedlab_report::fidelity::model_error;
 use schedlab_report::result::{
     CandidateRecord, Environment, FidelityRecord, ResultFile, RunRecord, SCHEMA_VERSION, SimulatorRecord,
     TimeKind, TimePart, TriageRecord, Work,
@@ -85,7 +87,8 @@ pub fn result() -> (ResultFile, Vec<(String, Made)>) {
     let guards: Vec<Guard> = vec!["throughput>=-3%".parse().expect("a guard")];
     let samples: Vec<Sample<'_>> =
         runs.iter().map(|(index, request, outcome)| Sample::of(*index, request, outcome)).collect();
-    let class = PairClass { class: "sched_ext object".to_owned(), ratio_error: Some(0.1) };
+    let (error, checked) = model_error::of_class("scheduler", Source::File);
+    let class = PairClass { class: "scheduler".to_owned(), checked, error };
     let comparison = compare(&ComparisonInput {
         perturbed_machines: 0,
         candidates: &candidates,

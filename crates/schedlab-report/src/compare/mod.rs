@@ -261,8 +261,10 @@ impl<'a> Table<'a> {
     fn interval(&self, candidate: usize, objective: &Objective, alpha: f64) -> Option<LogInterval> {
         let differences = self.differences(candidate, objective, None);
         let interval = stats::interval(&differences, alpha, candidate as u64)?;
-        let error = self.pair_class(candidate).and_then(|class| class.ratio_error).unwrap_or(0.0);
-        Some(if error > 0.0 { interval.widened(error.ln_1p()) } else { interval })
+        // The model errs alike in all seeds and, of one class, in all candidates: more of them do not make it larger.
+        let alpha = 1.0 - self.input.settings.confidence;
+        let error = |class: &PairClass| class.error.half_width_at(interval.estimate, alpha);
+        Some(interval.widened(self.pair_class(candidate).map_or(0.0, error)))
     }
 
     fn pair_class(&self, candidate: usize) -> Option<&'a PairClass> {

@@ -2,6 +2,7 @@
 //!
 //! How they come about is in [`super`]. Ratios are candidate over baseline of the objective's quantity.
 
+use crate::fidelity::model_error::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -103,10 +104,12 @@ impl std::fmt::Display for Robustness {
 /// What is known of the simulator's ability to predict pairs like this one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairClass {
-    /// The class, as docs/fidelity.md names it: `slice`, `policy`, `sched_ext object`.
+    /// The class, as docs/fidelity.md names it: `slice`, `policy`, `scheduler`.
     pub class: String,
-    /// Relative error of predicted ratios of this class (half-width at 95 %), if measured.
-    pub ratio_error: Option<f64>,
+    /// Whether effects of this class were compared with a live kernel; else its error is that of all classes together.
+    pub checked: bool,
+    /// How far off such predictions are; intervals are wider by it.
+    pub error: ModelError,
 }
 
 /// One candidate's row.

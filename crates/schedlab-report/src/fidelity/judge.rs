@@ -5,6 +5,7 @@
 
 use super::by_kind;
 use super::measured::{LoadRuns, Measured, Numbers, PairRuns, Prediction, Source};
+use super::model_error;
 use super::plan::{Kind, Load, Pair, Plan};
 use crate::compare::stats::{self, LogInterval};
 use std::collections::BTreeMap;
@@ -38,23 +39,6 @@ pub const STEADY_MAX: f64 = 0.25;
 pub const COVERED_MIN: f64 = 0.8;
 /// Costs that the page names.
 pub const COSTS_SHOWN: &[&str] = &["context_switch", "wakeup", "ipi", "ipi_idle", "idle_exit", "tick"];
-
-/// The error of predicted ratios by class of pair and source, from an earlier measurement than the one that is judged by
-/// it: nine of ten pairs were within. It widens the stated intervals.
-pub fn class_error(class: &str, source: Source) -> f64 {
-    let known = CLASS_ERRORS.iter().find(|(name, _, _)| *name == class);
-    known.map_or(CLASS_ERROR_UNKNOWN, |(_, file, recording)| match source {
-        Source::File => *file,
-        Source::Recording => *recording,
-    })
-}
-
-/// Of a class that was never measured: the goal of the median.
-const CLASS_ERROR_UNKNOWN: f64 = 0.10;
-/// Class, error from a file, error from a recording: what the page of 23 November 2026 says under "Nine of ten", for classes
-/// of eight pairs and more.
-const CLASS_ERRORS: &[(&str, f64, f64)] =
-    &[("nice", 0.32, 0.16), ("policy", 0.54, 0.28), ("slice", 0.22, 0.04)];
 
 /// One metric of one load.
 #[derive(Clone, Debug, PartialEq)]
@@ -268,6 +252,12 @@ impl PairScore<'_> {
         (self.predicted.low..=self.predicted.high).contains(&self.measured.estimate)
     }
 
+    /// What is left of the error where the stated scatter and A/A explain a part; logarithmic.
+    pub fn error_beyond_chance(&self) -> f64 {
+        let error = self.predicted.estimate - self.measured.estimate;
+        (error * error - self.chance * self.chance).max(0.0).sqrt()
+    }
+
     /// Whether the measured interval holds the prediction.
     pub fn within_measured(&self) -> bool {
         (self.measured.low..=self.measured.high).contains(&self.predicted.estimate)
@@ -307,9 +297,9 @@ fn pair_score<'a>(pair: &'a Pair, runs: &PairRuns, of: &Prediction, floor: f64) 
     // the model.
     let chance = (stats::variance(&simulated) / live.len() as f64).sqrt()
         * stats::t_quantile(ALPHA / 2.0, simulated.len() as f64 - 1.0);
-    let model = class_error(&pair.class, of.source).ln_1p();
     let by_chance = stated.widened(chance.max(noise));
-    let predicted = by_chance.widened(model);
+    let (model, _) = model_error::of_class(&pair.class, of.source);
+    let predicted = by_chance.widened(model.half_width_at(stated.estimate, ALPHA));
     let mean = |runs: &[Numbers]| {
         stats::mean(&runs.iter().filter_map(|run| run.get(&pair.metric)).collect::<Vec<_>>())
     };
@@ -323,22 +313,6 @@ fn pair_score<'a>(pair: &'a Pair, runs: &PairRuns, of: &Prediction, floor: f64) 
         predicted,
         chance: by_chance.half_width(),
     })
-}
-
-/// The error of the model within which nine of ten of these pairs are, relative: what is left of the error where the stated
-/// scatter and A/A explain a part. What [`class_error`] takes from a measurement.
-pub fn error_of_nine_in_ten(pairs: &[&PairScore<'_>]) -> f64 {
-    let beyond = |pair: &&PairScore<'_>| {
-        let error = pair.predicted.estimate - pair.measured.estimate;
-        (error * error - pair.chance * pair.chance).max(0.0).sqrt().exp_m1()
-    };
-    let mut errors: Vec<f64> = pairs.iter().map(beyond).collect();
-    errors.sort_unstable_by(f64::total_cmp);
-    let Some(last) = errors.len().checked_sub(1) else { return 0.0 };
-    // In between two of them, so that the worst of a few does not speak for all.
-    let place = 0.9 * last as f64;
-    let (below, above) = (errors[place.floor() as usize], errors[place.ceil() as usize]);
-    below + (above - below) * place.fract()
 }
 
 /// The compared quantity's logarithm. Only times of waiting have a floor.

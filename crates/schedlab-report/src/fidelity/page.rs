@@ -5,6 +5,7 @@
 
 use super::judge::{self, Differential, LoadScore, PairScore, SHARE, Scored};
 use super::measured::{Measured, Source};
+use super::model_error::{self, ModelError, NO_EFFECT_MAX};
 use super::plan::Plan;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -243,28 +244,37 @@ fn in_machines(pairs: &[PairScore<'_>]) -> String {
 }
 
 fn classes(pairs: &[PairScore<'_>]) -> String {
-    let mut text = "## Errors by class of change\n\n\
-        *Stated* is the model's error in the stated intervals above: from an earlier measurement, within which nine of ten pairs\n\
-        of the class were. The last column is what this measurement would say instead. Errors are those beyond the A/A range.\n\n\
-        | Class | From | Pairs | Error, median | Stated | Nine of ten |\n|---|---|---|---|---|---|\n"
-        .to_owned();
-    let kinds: BTreeSet<(&str, Source)> =
-        pairs.iter().map(|score| (score.pair.class.as_str(), score.source)).collect();
-    for (class, source) in &kinds {
-        let of: Vec<_> =
-            pairs.iter().filter(|score| score.pair.class == *class && score.source == *source).collect();
-        let errors: Vec<f64> = of.iter().map(|score| score.error()).collect();
-        let _ = writeln!(
-            text,
-            "| {class} | {} | {} | {:.0} % | {:.0} % | {:.0} % |",
-            source.words(),
-            of.len(),
-            100.0 * crate::compare::stats::median(&errors).unwrap_or(0.0),
-            100.0 * judge::class_error(class, *source),
-            100.0 * judge::error_of_nine_in_ten(&of),
-        );
+    let mut text = format!(
+        "## Errors by class of change\n\n\
+         Nine of ten pairs are off by no more than this, A/A and scatter apart. Where next to no effect is predicted (at most\n\
+         {NO_EFFECT_MAX} times), it is an error of the ratio; of other pairs a part of the effect's logarithm (of 4.0 with\n\
+         20 % the ends are 3.0 and 5.3), once the first is taken off. *Stated* is what the intervals above have, from an earlier\n\
+         measurement, and what `compare` widens its intervals by; *found* is what this measurement says.\n\n\
+         | Class | From | Pairs | Error, median | Stated | Found |\n|---|---|---|---|---|---|\n"
+    );
+    for source in [Source::File, Source::Recording] {
+        let of_source: Vec<_> = pairs.iter().filter(|score| score.source == source).collect();
+        let (none, some): (Vec<_>, Vec<_>) =
+            of_source.iter().partition(|pair| model_error::has_no_effect(pair));
+        let found = ModelError::found(&of_source);
+        let mut line = |class: &str, of: &[&PairScore<'_>], stated: f64, found: f64| {
+            let errors: Vec<f64> = of.iter().map(|score| score.error()).collect();
+            let median = crate::compare::stats::median(&errors).unwrap_or(0.0);
+            let percents = [median, stated, found].map(|part| format!("{:.0} %", 100.0 * part)).join(" | ");
+            let _ = writeln!(text, "| {class} | {} | {} | {percents} |", source.words(), of.len());
+        };
+        if !of_source.is_empty() {
+            line("*no effect*", &none, model_error::of_class("", source).0.least, found.least);
+            line("*any effect*", &some, model_error::of_class("", source).0.share, found.share);
+        }
+        let classes: BTreeSet<&str> = some.iter().map(|score| score.pair.class.as_str()).collect();
+        for class in classes {
+            let of: Vec<_> = some.iter().copied().filter(|score| score.pair.class == class).collect();
+            let stated = model_error::of_class(class, source).0.share;
+            line(class, &of, stated, model_error::share_of(&of, found.least.ln_1p()));
+        }
     }
-    if kinds.is_empty() { String::new() } else { text + "\n" }
+    if pairs.is_empty() { String::new() } else { text + "\n" }
 }
 
 fn pair_table(pairs: &[&PairScore<'_>]) -> String {

@@ -1,7 +1,8 @@
 //! The page and its judgement, of measurements as they would lie in files.
 
-use super::judge::{self, Differential, SHARE};
+use super::judge::{self, Differential, PairScore, SHARE};
 use super::measured::{LoadRuns, Measured, Numbers, PairRuns, Prediction, Simulated, Source};
+use super::model_error::ModelError;
 use super::page::render;
 use super::plan::{Kind, Load, Pair, Plan};
 
@@ -135,12 +136,32 @@ fn what_chance_explains_is_no_error_of_the_model() {
     let (plan, measured) =
         measured(vec![], vec![pair("steady", &steady, &tripled), pair("loose", &loose, &tripled)]);
     let scores = judge::pairs(&plan, &measured);
-    let error = |index: usize| judge::error_of_nine_in_ten(&[&scores[index]]);
-    assert!((error(0) - 0.5).abs() < 0.01, "{}", error(0));
-    assert!(error(1) < 0.01 && scores[1].error_within() && !scores[1].is_steady());
-    let both = judge::error_of_nine_in_ten(&[&scores[0], &scores[1]]);
-    assert!((both - 0.45).abs() < 0.01, "{both}");
-    assert_eq!(judge::error_of_nine_in_ten(&[]), 0.0);
+    let share = |of: &[&PairScore<'_>]| ModelError::found(of).share;
+    // Twice live and three times simulated: off by ln 1.5 of ln 3.
+    let off = 1.5_f64.ln() / 3.0_f64.ln();
+    assert!((share(&[&scores[0]]) - off).abs() < 0.01, "{}", share(&[&scores[0]]));
+    assert!(share(&[&scores[1]]) < 0.01 && scores[1].error_within() && !scores[1].is_steady());
+    let both = share(&[&scores[0], &scores[1]]);
+    assert!((both - 0.9 * off).abs() < 0.01, "{both}");
+    assert_eq!(ModelError::found(&[]), ModelError::default());
+}
+
+#[test]
+fn where_no_effect_is_predicted_the_error_is_of_the_ratio() {
+    let live = [(100e3, 130e3), (100e3, 130e3), (100e3, 130e3)];
+    let none = [(100e3, 100e3), (100e3, 100e3), (100e3, 100e3)];
+    let large = [(100e3, 900e3), (100e3, 900e3), (100e3, 900e3)];
+    let nine_times = [(100e3, 900e3), (100e3, 900e3), (100e3, 900e3)];
+    let (plan, measured) =
+        measured(vec![], vec![pair("none", &live, &none), pair("large", &nine_times, &large)]);
+    let scores = judge::pairs(&plan, &measured);
+    let found = ModelError::found(&[&scores[0], &scores[1]]);
+    assert!((found.least - 0.3).abs() < 0.01 && found.share < 0.01, "{found:?}");
+    // The parts add as independent errors do.
+    let error = ModelError { least: 0.1, share: 0.5 };
+    assert!((error.half_width(0.0) - 1.1_f64.ln()).abs() < 1e-12);
+    assert!((error.half_width(2.0) - 1.0_f64.hypot(1.1_f64.ln())).abs() < 1e-12);
+    assert!((error.half_width_at(2.0, 0.05) / error.half_width(2.0) - 1.960 / 1.645).abs() < 1e-3);
 }
 
 #[test]

@@ -296,20 +296,50 @@ pub(crate) fn wakeup_preempt(k: &mut Kernel, cpu: CpuId, task: TaskId, wake_flag
     }
     let rq_id = k.fair.entities[curr.index()].rq;
     entity::update_curr(k, cpu, rq_id);
-    let Fair { params, rqs, entities, .. } = &mut k.fair;
-    let rq = &mut rqs[rq_id.index()];
-    let shorter = entities[woken.index()].slice < entities[curr.index()].slice;
-    let short = shorter && params.has(Features::PREEMPT_SHORT);
-    if params.later_lag_rules && fork && !short {
+    let shorter = k.fair.entities[woken.index()].slice < k.fair.entities[curr.index()].slice;
+    let short = shorter && k.fair.params.has(Features::PREEMPT_SHORT);
+    if k.fair.params.picks_at_wakeup && fork && !short {
         return;
     }
-    if rq.pick_eevdf(entities, !short, params) == Some(woken) {
+    if would_pick(k, cpu, rq_id, !short) == Some(woken) {
         if short {
-            entities[curr.index()].cancel_protect_slice();
+            k.fair.entities[curr.index()].cancel_protect_slice();
         }
-        k.resched_curr_lazy(cpu);
-    } else if (short || params.later_lag_rules) && params.has(Features::RUN_TO_PARITY) {
-        rq.update_protect_slice(entities, curr, params);
+        return k.resched_curr_lazy(cpu);
+    }
+    let Fair { params, rqs, entities, .. } = &mut k.fair;
+    if (short || params.picks_at_wakeup) && params.has(Features::RUN_TO_PARITY) {
+        rqs[rq_id.index()].update_protect_slice(entities, curr, params);
+    }
+}
+
+/// Who would be picked from a queue now. Where a wake-up picks as a switch does, delayed sleepers whose turn came leave the
+/// queue; before, one of them that was due kept the woken task from preempting.
+fn would_pick(k: &mut Kernel, cpu: CpuId, rq: RqId, protect: bool) -> Option<EntityId> {
+    loop {
+        let Fair { params, rqs, entities, .. } = &k.fair;
+        let queue = &rqs[rq.index()];
+        if queue.nr_queued == 0 {
+            return None;
+        }
+        let picked = queue.pick_eevdf(entities, protect, params)?;
+        if !params.picks_at_wakeup || !entities[picked.index()].sched_delayed {
+            return Some(picked);
+        }
+        dequeue_delayed(k, cpu, rq, picked);
+    }
+}
+
+/// Takes a delayed sleeper whose turn came off its queue (`pick_next_entity`).
+fn dequeue_delayed(k: &mut Kernel, cpu: CpuId, rq: RqId, picked: EntityId) {
+    let delayed = k.fair.groups.layout.task_of(picked);
+    let idle = delayed.is_some_and(|task| k.task(task).has_idle_policy());
+    if delayed.is_some() {
+        entity::update_load_avg(k, rq, Some(picked));
+    }
+    dequeue_entities(k, cpu, picked, flags::DEQUEUE_SLEEP | flags::DEQUEUE_DELAYED, idle);
+    if let Some(task) = delayed {
+        k.task_mut(task).on_rq = false;
     }
 }
 
@@ -342,15 +372,7 @@ pub(crate) fn pick_task(k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
         };
         let picked = picked?;
         if entities[picked.index()].sched_delayed {
-            let delayed = k.fair.groups.layout.task_of(picked);
-            let idle = delayed.is_some_and(|task| k.task(task).has_idle_policy());
-            if delayed.is_some() {
-                entity::update_load_avg(k, rq, Some(picked));
-            }
-            dequeue_entities(k, cpu, picked, flags::DEQUEUE_SLEEP | flags::DEQUEUE_DELAYED, idle);
-            if let Some(task) = delayed {
-                k.task_mut(task).on_rq = false;
-            }
+            dequeue_delayed(k, cpu, rq, picked);
             rq = RqId::root(cpu);
             continue;
         }

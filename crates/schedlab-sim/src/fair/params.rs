@@ -133,8 +133,12 @@ pub(crate) struct FairParams {
     pub(crate) vcpu_pack_percent: u64,
     features: u32,
     /// 7.2: lag is clamped by the longest slice on the queue, a delayed sleeper's lag never falls and is never
-    /// positive, new tasks do not preempt, and whoever runs is charged before a delayed sleeper is put back.
+    /// positive, and whoever runs is charged before a delayed sleeper is put back.
     pub(crate) later_lag_rules: bool,
+    /// Whether a woken task preempts is decided by a pick, which takes delayed sleepers off the queue; who is not preempted
+    /// has its protection shortened; new tasks do not preempt. In 6.18 since its stable releases of May 2026, in 7.2 as
+    /// released.
+    pub(crate) picks_at_wakeup: bool,
     /// 7.2: `newidle_ratio` is at most 1024, and then every CPU that goes idle searches.
     pub(crate) bounds_newidle_ratio: bool,
     /// Balancing moves tasks that are not eligible only after a failure (`task_is_ineligible_on_dst_cpu`), and delayed
@@ -181,7 +185,8 @@ impl FairParams {
             known,
             vcpu_pack_percent: 0,
             features,
-            later_lag_rules: version >= KernelVersion { major: 6, minor: 19 },
+            later_lag_rules: since(6, 19),
+            picks_at_wakeup: since(6, 18),
             bounds_newidle_ratio: since(7, 2),
             spares_delayed: since(6, 14),
             limits_slice: since(6, 2),

@@ -274,7 +274,7 @@ fn a_delayed_sleeper_that_caught_up_preempts_who_ran_since_the_last_charge() {
 }
 
 /// The same in 7.2: the other is charged first, 4 ms in all, the sleeper placed beside it at 4 ms without credit;
-/// both are at V, the other is protected: no preemption. And a new task does not preempt at all.
+/// both are at V, the other is protected: no preemption. And a new task does not preempt at all (as in 6.18).
 #[test]
 fn since_7_2_a_delayed_sleeper_that_caught_up_waits_its_turn() {
     let mut k = kernel(&[0, 0]);
@@ -298,6 +298,34 @@ fn since_7_2_a_delayed_sleeper_that_caught_up_waits_its_turn() {
     k.fair.entities[2].vprot = 0;
     class::wakeup_preempt(&mut k, CPU, TaskId(1), flags::WF_FORK);
     assert_eq!(k.cpu(CPU).resched, crate::kernel::Resched::None);
+}
+
+/// Two start at 0. The first sleeps with a debt after 0.3 ms; the second runs 0.5 ms: V = 0.4 ms, where a third is placed
+/// that wakes. The second is ahead of V; of those that are due the delayed sleeper (at 0.3 ms) has the earliest deadline.
+/// Gives whether the third preempts, and how many are queued then.
+fn wakes_beside_a_due_sleeper(version: KernelVersion) -> (crate::kernel::Resched, u32) {
+    let mut k = kernel(&[0, 0]);
+    k.fair.params = FairParams::new(version, 1);
+    switch_to(&mut k, TaskId(1));
+    k.now = 300_000;
+    assert!(!class::dequeue_task(&mut k, CPU, TaskId(1), flags::DEQUEUE_SLEEP));
+    switch_to(&mut k, TaskId(2));
+    k.now = 800_000;
+    let third = k.add_task(Task::new(&TaskAttributes::default(), 1024, TaskId::IDLE, 0), &CpuSet::ALL);
+    class::enqueue_task(&mut k, CPU, third, 0);
+    assert_eq!(k.fair.entity(third).vruntime, 400_000);
+    k.cpu_mut(CPU).resched = crate::kernel::Resched::None;
+    class::wakeup_preempt(&mut k, CPU, third, 0);
+    (k.cpu(CPU).resched, k.fair.rqs[0].nr_queued as u32)
+}
+
+/// 6.18's stable releases: the sleeper leaves the queue and the third is picked. 6.12: it would be the sleeper's turn, so
+/// nobody preempts, though the sleeper will not run.
+#[test]
+fn a_delayed_sleeper_that_is_due_stands_in_nobodys_way_since_6_18() {
+    assert_eq!(wakes_beside_a_due_sleeper(KernelVersion::V6_12), (crate::kernel::Resched::None, 3));
+    assert_eq!(wakes_beside_a_due_sleeper(KernelVersion::V6_18), (crate::kernel::Resched::Now, 2));
+    assert_eq!(wakes_beside_a_due_sleeper(KernelVersion::V7_2), (crate::kernel::Resched::Now, 2));
 }
 
 /// A request of 1 ms that is served at 1 ms starts the next at 1 ms with deadline 2 ms.

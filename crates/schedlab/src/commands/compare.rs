@@ -17,6 +17,7 @@ use schedlab_model::lever::{Candidate, Setting};
 use schedlab_model::metric::{Metric, RunMetrics};
 use schedlab_model::outcome::RunRequest;
 use schedlab_report::compare::{ComparisonInput, GainBound, Overall, PairClass, Sample, Settings};
+use schedlab_report::fidelity::measured::Source;
 use schedlab_report::result::{CandidateRecord, ResultFile, RunRecord, SimulatorRecord};
 use schedlab_report::{Comparison, Guard, Objective, text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -219,9 +220,18 @@ fn compare_prepared(
         result.notes.push("interrupted: the verdict rests on the rounds that were finished".to_owned());
     }
     let bound = gain_max.map(|gain_max| GainBound { gain_max });
-    result.comparison = Some(judge(&candidates, &runs, &asked, bound)?);
+    let sources = sources(&recordings);
+    let class = |candidate: &Candidate| Some((candidate.name.clone(), pair_class(candidate, &sources)?));
+    let classes = candidates.iter().skip(1).filter_map(class).collect();
+    result.comparison = Some(judge(&candidates, &runs, &asked, bound, &classes)?);
     fill_runs(&mut result, &candidates, &runs);
     Ok(Outcome { result, machine, candidates, seed: args.run.seed })
+}
+
+/// What the pieces of work were made from.
+fn sources(recordings: &[Option<schedlab_model::recording::Recording>]) -> Vec<Source> {
+    let of = |recording: &Option<_>| if recording.is_some() { Source::Recording } else { Source::File };
+    recordings.iter().map(of).collect()
 }
 
 /// A command is over when it is over: unless asked otherwise, its makespan counts. What never ends by itself
@@ -300,6 +310,7 @@ fn judge(
     runs: &CompareRuns,
     asked: &Standard,
     bound: Option<GainBound>,
+    pair_classes: &BTreeMap<String, PairClass>,
 ) -> Result<Comparison, Failure> {
     let mut failures = BTreeMap::new();
     let mut samples = Vec::new();
@@ -319,8 +330,6 @@ fn judge(
         }
     }
     let perturbed: BTreeSet<u64> = runs.cells.iter().filter_map(|cell| cell.cost_seed).collect();
-    let pair_classes: BTreeMap<String, PairClass> =
-        candidates.iter().skip(1).map(|candidate| (candidate.name.clone(), pair_class(candidate))).collect();
     schedlab_report::compare(&ComparisonInput {
         candidates,
         baseline: 0,
@@ -329,7 +338,7 @@ fn judge(
         guards: &asked.guards,
         settings: Settings::default(),
         bound,
-        pair_classes: &pair_classes,
+        pair_classes,
         failures: &failures,
         perturbed_machines: perturbed.len() as u32,
     })

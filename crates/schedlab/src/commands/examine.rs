@@ -9,7 +9,8 @@ use schedlab_model::outcome::RunRequest;
 use schedlab_model::recording::Recording;
 use schedlab_report::Objective;
 use schedlab_report::compare::PairClass;
-use schedlab_report::fidelity::{Fidelity, LiveRange};
+use schedlab_report::fidelity::measured::Source;
+use schedlab_report::fidelity::{Fidelity, LiveRange, model_error};
 use schedlab_report::result::{FidelityRecord, TriageRecord};
 use schedlab_report::triage::Triage;
 
@@ -61,17 +62,32 @@ pub fn examine(
     Ok(Examined { bounds_requests: triage.bound.of_requests, triage: TriageRecord::from(&triage), fidelity })
 }
 
-/// What class of pair a candidate forms with the baseline. No error of ratios has been measured yet for any
-/// class, and the result says so by leaving it out.
-pub fn pair_class(candidate: &Candidate) -> PairClass {
-    let class = match (&candidate.scheduler, candidate.settings.first()) {
-        (SchedulerChoice::Object(_), _) => "sched_ext object",
-        (SchedulerChoice::Ideal, _) => "bound",
-        (_, Some(Setting::Policy(_) | Setting::RtPriority(_))) => "policy",
-        (_, Some(Setting::Slice(_))) => "slice",
-        (_, Some(Setting::Nice(_))) => "nice",
-        (_, Some(Setting::Weights(_))) => "weights",
-        _ => "kernel knob",
+/// What class of pair a candidate forms with the baseline, and how far off such predictions are from these sources; `None`
+/// for a bound, which is no prediction. Of several settings the class with the largest error speaks for all.
+pub fn pair_class(candidate: &Candidate, sources: &[Source]) -> Option<PairClass> {
+    let classes: Vec<&str> = match candidate.scheduler {
+        SchedulerChoice::Ideal => return None,
+        SchedulerChoice::Object(_) => vec!["scheduler"],
+        SchedulerChoice::Kernel => candidate.settings.iter().map(class_of).collect(),
     };
-    PairClass { class: class.to_owned(), ratio_error: None }
+    let error_of = |class: &str| {
+        let errors = sources.iter().map(|source| model_error::of_class(class, *source));
+        errors.reduce(|(a, known), (b, too)| (a.or_worse(b), known && too))
+    };
+    let of = |class: &str| {
+        let (error, checked) = error_of(class)?;
+        Some(PairClass { class: class.to_owned(), checked, error })
+    };
+    classes.into_iter().filter_map(of).max_by(|a, b| a.error.share.total_cmp(&b.error.share))
+}
+
+/// The class of one setting, by the names of docs/fidelity.md.
+fn class_of(setting: &Setting) -> &'static str {
+    match setting {
+        Setting::Policy(_) | Setting::RtPriority(_) => "policy",
+        Setting::Slice(_) => "slice",
+        Setting::Nice(_) => "nice",
+        Setting::Weights(_) => "weights",
+        Setting::Knob { .. } => "knob",
+    }
 }
