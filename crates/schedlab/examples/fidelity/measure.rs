@@ -97,7 +97,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     if runner.options.host {
         runner.session()?;
         for load in plan.loads.iter().filter(|load| wanted(&load.name)) {
-            if !runner.has("load", &load.name) && !over(&mut left) {
+            if !runner.is_done("load", &load.name) && !over(&mut left) {
                 runner.load(load)?;
             }
         }
@@ -105,7 +105,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     for pair in plan.pairs.iter().filter(|pair| wanted(&pair.name)) {
         let here = pair.kernel.is_empty();
         let asked = if here { runner.options.host } else { runner.options.vm };
-        if asked && !runner.has("pair", &pair.name) && !over(&mut left) {
+        if asked && !runner.is_done("pair", &pair.name) && !over(&mut left) {
             if here { runner.pair(pair)? } else { guest::pair(&runner, pair)? }
         }
     }
@@ -189,8 +189,10 @@ impl Runner {
         self.options.plan.with_file_name("loads").join(format!("{name}.toml"))
     }
 
-    fn has(&self, kind: &str, name: &str) -> bool {
-        self.options.resume && self.path(&format!("{kind}-{name}.json")).exists()
+    /// Whether there is nothing to do: it is measured already, or was not and nothing is to run live.
+    fn is_done(&self, kind: &str, name: &str) -> bool {
+        let measured = self.path(&format!("{kind}-{name}.json")).exists();
+        if self.options.again { !measured } else { self.options.resume && measured }
     }
 
     /// Writes a result.
