@@ -252,8 +252,8 @@ pub(crate) fn rests_on(comparison: &Comparison) -> Option<String> {
             format!("rests on pairs of class '{}', whose effects are predicted within {effect}", class.class)
         } else {
             format!(
-                "rests on pairs of class '{}', not yet checked against a live kernel: effects of all others \
-                 are predicted within {effect}",
+                "rests on pairs of class '{}', too few of which were checked against live kernels; those of all \
+                 classes are predicted within {effect}",
                 class.class
             )
         }

@@ -2,6 +2,7 @@
 
 use super::stats::Random;
 use super::*;
+use crate::fidelity::model_error::ModelError;
 use schedlab_model::lever::SchedulerChoice;
 use schedlab_model::metric::Metric;
 
@@ -114,6 +115,16 @@ fn compare_samples(
     guards: &[Guard],
     bound: Option<GainBound>,
 ) -> Result<Comparison, CompareError> {
+    compare_classed(count, samples, guards, bound, &BTreeMap::new())
+}
+
+fn compare_classed(
+    count: usize,
+    samples: &[Sample<'_>],
+    guards: &[Guard],
+    bound: Option<GainBound>,
+    pair_classes: &BTreeMap<String, PairClass>,
+) -> Result<Comparison, CompareError> {
     compare(&ComparisonInput {
         candidates: &candidates(count),
         baseline: 0,
@@ -122,7 +133,7 @@ fn compare_samples(
         guards,
         settings: Settings::default(),
         bound,
-        pair_classes: &BTreeMap::new(),
+        pair_classes,
         failures: &BTreeMap::new(),
         perturbed_machines: 0,
     })
@@ -297,6 +308,31 @@ fn a_failure_on_a_perturbed_machine_counts_against_the_verdict_only() {
         (&row.verdict, row.robustness),
         (&Verdict::Better, Some(Robustness { holds: 18, of: 20, baseline_failed: 0 }))
     );
+}
+
+/// c1 halves the latency, c2 leaves it as it is, and every run says so. The model's error of the class makes the size of the
+/// half uncertain, by a fifth of its logarithm at nine of ten, and takes neither verdict back: 0.5^(1 ± 0.2 · 1.960/1.645).
+#[test]
+fn the_error_of_the_class_widens_the_effect_and_not_its_absence() {
+    let of = |candidate: usize| if candidate == 1 { 5e5 } else { 1e6 };
+    let runs: Vec<Run> = (0..3)
+        .flat_map(|candidate| (0..8).map(move |seed| (candidate, seed)))
+        .map(|(candidate, seed)| ((candidate, 0, seed), one_value(Metric::WakeupLatencyP99, of(candidate))))
+        .collect();
+    let samples: Vec<Sample<'_>> = runs.iter().map(sample).collect();
+    let class =
+        PairClass { class: "slice".to_owned(), checked: true, error: ModelError { least: 0.0, share: 0.2 } };
+    let classes = BTreeMap::from(["c1", "c2"].map(|name| (name.to_owned(), class.clone())));
+    let comparison = compare_classed(3, &samples, &[], None, &classes).expect("comparable");
+    let [half, same] = ["c1", "c2"].map(|name| comparison.row(name).expect("a row"));
+    let (low, high) = half.ratio.and_then(|ratio| ratio.interval).expect("an interval");
+    assert!(
+        (low - 0.5_f64.powf(1.238)).abs() < 0.002 && (high - 0.5_f64.powf(0.762)).abs() < 0.002,
+        "{low} {high}"
+    );
+    assert_eq!(half.verdict, Verdict::Better);
+    assert!(matches!(same.verdict, Verdict::NoDifference { .. }), "{:?}", same.verdict);
+    assert_eq!(half.rests_on.as_ref(), Some(&class));
 }
 
 /// On three machines the baseline stalls and on one more it gives nothing at all: these are not counted, and it is said.

@@ -106,7 +106,8 @@ impl std::fmt::Display for Robustness {
 pub struct PairClass {
     /// The class, as docs/fidelity.md names it: `slice`, `policy`, `scheduler`.
     pub class: String,
-    /// Whether effects of this class were compared with a live kernel; else its error is that of all classes together.
+    /// Whether enough effects of this class were compared with live kernels; else its error is that of all classes
+    /// together.
     pub checked: bool,
     /// How far off such predictions are; intervals are wider by it.
     pub error: ModelError,

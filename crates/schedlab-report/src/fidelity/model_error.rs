@@ -85,7 +85,7 @@ fn normal_quantile(tail: f64) -> f64 {
     stats::t_quantile(tail, 1e6)
 }
 
-/// What was found for a class before, and whether the class was measured at all. A class of few pairs that happen to be good
+/// What was found for a class before, and whether enough pairs of it were measured. A class of few pairs that happen to be good
 /// is not taken for better than all classes together.
 pub fn of_class(class: &str, source: Source) -> (ModelError, bool) {
     let of = |(file, recording): (f64, f64)| match source {

@@ -133,10 +133,7 @@ fn busy_with_room(k: &mut Kernel, task: TaskId, prev: CpuId, target: CpuId) -> O
     }
     let near = prev != target && k.may_run_on(task, prev) && k.domains.share_cache(prev, target);
     let kept = near.then_some(prev).into_iter().chain([target]).find(|cpu| packs(k, task, *cpu));
-    if k.domains
-        .first_common(k.domains.llc_number(target), &k.allowed[task.index()], &k.idle_mask, target)
-        .is_some()
-    {
+    if first_idle(k, task, k.domains.llc_number(target), target).is_some() {
         return kept;
     }
     let mut best = kept;

@@ -316,7 +316,7 @@ fn wakes_beside_a_due_sleeper(version: KernelVersion) -> (crate::kernel::Resched
     assert_eq!(k.fair.entity(third).vruntime, 400_000);
     k.cpu_mut(CPU).resched = crate::kernel::Resched::None;
     class::wakeup_preempt(&mut k, CPU, third, 0);
-    (k.cpu(CPU).resched, k.fair.rqs[0].nr_queued as u32)
+    (k.cpu(CPU).resched, k.fair.rqs[0].nr_queued)
 }
 
 /// 6.18's stable releases: the sleeper leaves the queue and the third is picked. 6.12: it would be the sleeper's turn, so

@@ -91,3 +91,40 @@ fn class_of(setting: &Setting) -> &'static str {
         Setting::Knob { .. } => "knob",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::Nanos;
+    use schedlab_model::Policy;
+
+    fn candidate(scheduler: SchedulerChoice, settings: Vec<Setting>) -> Candidate {
+        Candidate { scheduler, settings, ..Candidate::baseline() }
+    }
+
+    #[test]
+    fn a_pair_is_of_the_class_that_is_known_worst() {
+        let slice = Setting::Slice(Nanos::from_millis(1));
+        let nice = Setting::Nice(schedlab_model::Nice::new(5).expect("a nice value"));
+        let of = |settings: Vec<Setting>, sources: &[Source]| {
+            pair_class(&candidate(SchedulerChoice::Kernel, settings), sources)
+        };
+        let class = of(vec![slice.clone(), nice.clone()], &[Source::File]).expect("a class");
+        assert_eq!((class.class.as_str(), class.checked), ("nice", true));
+        let alone = of(vec![slice], &[Source::File]).expect("a class");
+        assert!(alone.error.share < class.error.share);
+        // Of a file and a recording the worse of both counts.
+        let both = of(vec![nice], &[Source::Recording, Source::File]).expect("a class");
+        assert_eq!(both.error, class.error);
+        assert_eq!(of(Vec::new(), &[Source::File]), None);
+    }
+
+    #[test]
+    fn schedulers_are_not_checked_yet_and_bounds_predict_nothing() {
+        let object =
+            candidate(SchedulerChoice::Object("vtime".to_owned()), vec![Setting::Policy(Policy::Batch)]);
+        let class = pair_class(&object, &[Source::Recording]).expect("a class");
+        assert!(class.class == "scheduler" && !class.checked && class.error.share > 0.0, "{class:?}");
+        assert_eq!(pair_class(&candidate(SchedulerChoice::Ideal, Vec::new()), &[Source::File]), None);
+    }
+}
