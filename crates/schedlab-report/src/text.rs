@@ -158,8 +158,7 @@ pub(crate) fn verdict_text(row: &Row) -> String {
         Verdict::Worse => format!("worse ({by})"),
         Verdict::NoDifference { below } => format!("no difference (< {})", units::percent(*below, 1)),
         Verdict::CannotTell { more, reason } => {
-            let how = more.map(more_text).or_else(|| reason.clone());
-            format!("cannot tell: {}", how.unwrap_or_else(|| "it scatters too much".into()))
+            format!("cannot tell: {}", how_to_tell(*more, reason.as_deref()))
         }
         Verdict::Failed { reason } => format!("failed: {reason}"),
     };
@@ -171,10 +170,12 @@ pub(crate) fn verdict_text(row: &Row) -> String {
     }
 }
 
-fn more_text(more: More) -> String {
+/// What would decide, or why nothing does.
+fn how_to_tell(more: Option<More>, reason: Option<&str>) -> String {
     match more {
-        More::Recordings(count) => format!("record {count} more"),
-        More::Runs(count) => format!("about {count} more runs"),
+        Some(More::Recordings(count)) => format!("record {count} more"),
+        Some(More::Runs(count)) => format!("about {count} more runs"),
+        None => reason.unwrap_or("the runs scatter too much").to_owned(),
     }
 }
 
@@ -220,8 +221,12 @@ pub fn overall_sentence(comparison: &Comparison) -> String {
         }
         Overall::CannotTell { more, candidate } => {
             let most = candidate.as_ref().map(|name| format!(" {name} looks most promising."));
-            let how = more.map_or("the runs scatter too much".to_owned(), more_text);
-            format!("Cannot tell: {how}.{}", most.unwrap_or_default())
+            let row = candidate.as_ref().and_then(|name| comparison.row(name));
+            let reason = row.and_then(|row| match &row.verdict {
+                Verdict::CannotTell { reason, .. } => reason.as_deref(),
+                _ => None,
+            });
+            format!("Cannot tell: {}.{}", how_to_tell(*more, reason), most.unwrap_or_default())
         }
     }
 }
@@ -252,8 +257,8 @@ pub(crate) fn rests_on(comparison: &Comparison) -> Option<String> {
             format!("rests on pairs of class '{}', whose effects are predicted within {effect}", class.class)
         } else {
             format!(
-                "rests on pairs of class '{}', too few of which were checked against live kernels; those of all \
-                 classes are predicted within {effect}",
+                "rests on pairs of class '{}', too few of which were checked against live kernels; effects of all \
+                 classes together are predicted within {effect}",
                 class.class
             )
         }

@@ -44,7 +44,8 @@ impl Channels {
             cells.push(if waited { Some(SharedSlice::new(TICKETS)?) } else { None });
             made.push(match spec.kind {
                 ChannelType::Bytes => {
-                    let (receive, send) = pipe()?;
+                    let (receive, send): (OwnedFd, OwnedFd) =
+                        io::pipe().map(|(receive, send)| (receive.into(), send.into()))?;
                     let size = set_pipe_size(&send, spec.capacity)?;
                     if size != spec.capacity {
                         notes.push(format!(
@@ -162,12 +163,6 @@ impl Channels {
 fn is_polled(workload: &Workload, channel: ChannelId) -> bool {
     let ops = workload.programs.iter().flat_map(|program| &program.ops);
     ops.into_iter().any(|op| matches!(op, Op::WaitAny { channels, .. } if channels.contains(&channel)))
-}
-
-/// Both ends, which no executed command keeps.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (reader, writer) = io::pipe()?;
-    Ok((reader.into(), writer.into()))
 }
 
 /// What the pipe holds then: the kernel rounds up to whole pages, a power of two of them.

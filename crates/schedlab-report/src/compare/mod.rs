@@ -258,13 +258,15 @@ impl<'a> Table<'a> {
         stats::noise_band(&works, 1.0 - self.input.settings.confidence)
     }
 
-    fn interval(&self, candidate: usize, objective: &Objective, alpha: f64) -> Option<LogInterval> {
+    /// What runs and works say of a candidate, and the half-width of the model's error around it, which no number of runs
+    /// makes smaller.
+    fn interval(&self, candidate: usize, objective: &Objective, alpha: f64) -> Option<(LogInterval, f64)> {
         let differences = self.differences(candidate, objective, None);
         let interval = stats::interval(&differences, alpha, candidate as u64)?;
         // The model errs alike in all seeds and, of one class, in all candidates: more of them do not make it larger.
         let alpha = 1.0 - self.input.settings.confidence;
         let error = |class: &PairClass| class.error.half_width_at(interval.estimate, alpha);
-        Some(interval.widened(self.pair_class(candidate).map_or(0.0, error)))
+        Some((interval, self.pair_class(candidate).map_or(0.0, error)))
     }
 
     fn pair_class(&self, candidate: usize) -> Option<&'a PairClass> {
@@ -285,6 +287,7 @@ impl<'a> Table<'a> {
             variation: (values.len() >= 2 && mean != 0.0)
                 .then(|| stats::variance(&values).sqrt() / mean.abs()),
             ratio: interval
+                .map(|(by_chance, error)| by_chance.widened(error))
                 .map(|i| Ratio { estimate: i.estimate.exp(), interval: Some((i.low.exp(), i.high.exp())) }),
             pairs,
             verdict: Verdict::Baseline,
@@ -324,10 +327,10 @@ impl<'a> Table<'a> {
             .then(|| format!("did not finish the work in {cut_here} runs, the baseline did in all"))
     }
 
-    fn verdict(&self, interval: Option<LogInterval>, noise: Option<f64>, pairs: u32) -> Verdict {
+    fn verdict(&self, interval: Option<(LogInterval, f64)>, noise: Option<f64>, pairs: u32) -> Verdict {
         let settings = &self.input.settings;
         let resolution = self.input.objective.resolution();
-        let Some(interval) = interval.filter(|_| pairs >= PAIRS_MIN) else {
+        let Some((by_chance, error)) = interval.filter(|_| pairs >= PAIRS_MIN) else {
             let reason = match pairs {
                 0 => "no run of it has the objective",
                 _ => "too few runs",
@@ -335,6 +338,7 @@ impl<'a> Table<'a> {
             let more = Some(More::Runs(PAIRS_MIN + 1 - pairs));
             return Verdict::CannotTell { more, reason: Some(reason.to_owned()) };
         };
+        let interval = by_chance.widened(error);
         let floor = noise.unwrap_or(0.0).max(settings.noise_floor_min.ln_1p());
         let margin = settings.min_effect.max(resolution).ln_1p().max(floor);
         let relevant = settings.relevant_effect.max(2.0 * resolution).ln_1p();
@@ -349,7 +353,17 @@ impl<'a> Table<'a> {
         if interval.largest() <= relevant {
             return Verdict::NoDifference { below: interval.largest().exp_m1().max(settings.min_effect) };
         }
-        Verdict::CannotTell { more: more(&interval, relevant, pairs), reason: None }
+        let wanted = interval.estimate.abs().max(relevant - interval.estimate.abs());
+        if error >= wanted {
+            let error = error.exp_m1() * 100.0;
+            let reason = format!(
+                "the simulator's own error for such a change is {error:.1} %: more runs do not help, trying it live does"
+            );
+            return Verdict::CannotTell { more: None, reason: Some(reason) };
+        }
+        // Runs make smaller what chance does; the model's error stays.
+        let left = (wanted * wanted - error * error).sqrt();
+        Verdict::CannotTell { more: more(&by_chance, left, pairs), reason: None }
     }
 
     fn guard(&self, candidate: usize, guard: &Guard) -> GuardResult {
@@ -365,7 +379,8 @@ impl<'a> Table<'a> {
         let status = match self.interval(candidate, &metric, 1.0 - self.input.settings.confidence) {
             _ if guard.holds(change, value) => GuardStatus::Kept,
             // Metrics compared by what is missing to 1 have no interval of their change.
-            Some(interval) if !metric.compares_misses() => {
+            Some((by_chance, error)) if !metric.compares_misses() => {
+                let interval = by_chance.widened(error);
                 let end = if guard.at_least { interval.high } else { interval.low };
                 let scale = (end - interval.estimate).exp();
                 let best = guard.holds((1.0 + change) * scale - 1.0, value * scale);
@@ -415,10 +430,9 @@ impl<'a> Table<'a> {
     }
 }
 
-/// How much more would decide, whichever comes first: the interval excludes equality if the estimate is
-/// right, or it lies within what does not matter.
-fn more(interval: &LogInterval, relevant: f64, pairs: u32) -> Option<More> {
-    let wanted = interval.estimate.abs().max(relevant - interval.estimate.abs());
+/// How much more makes an interval's half-width as small as wanted: it then excludes equality if the estimate is right, or
+/// lies within what does not matter, whichever comes first.
+fn more(interval: &LogInterval, wanted: f64, pairs: u32) -> Option<More> {
     let factor = (interval.half_width() / wanted).powi(2).max(1.0 + 1.0 / f64::from(pairs.max(1)));
     let missing = |have: f64| (have * (factor - 1.0)).ceil().max(1.0);
     // Recordings help where works differ; runs of the same work where they scatter.

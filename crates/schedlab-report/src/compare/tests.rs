@@ -335,6 +335,38 @@ fn the_error_of_the_class_widens_the_effect_and_not_its_absence() {
     assert_eq!(half.rests_on.as_ref(), Some(&class));
 }
 
+/// Where the model's error alone is more than what matters, no number of runs says "no difference": it is said, and none asked
+/// for. Where it is less, runs are.
+#[test]
+fn no_runs_are_asked_for_that_the_model_would_make_useless() {
+    let runs: Vec<Run> = (0..2)
+        .flat_map(|candidate| (0..6_u64).map(move |seed| (candidate, seed)))
+        .map(|(candidate, seed)| {
+            let value = 1e6 * (1.0 + 0.05 * f64::from((seed * 7 + candidate as u64 * 3) as u32 % 5));
+            ((candidate, 0, seed), one_value(Metric::WakeupLatencyP99, value))
+        })
+        .collect();
+    let samples: Vec<Sample<'_>> = runs.iter().map(sample).collect();
+    let verdict = |least: f64| {
+        let error = ModelError { least, share: 0.0 };
+        let class = PairClass { class: "knob".to_owned(), checked: true, error };
+        let classes = BTreeMap::from([("c1".to_owned(), class)]);
+        let comparison = compare_classed(2, &samples, &[], None, &classes).expect("comparable");
+        comparison.row("c1").expect("a row").verdict.clone()
+    };
+    let Verdict::CannotTell { more: None, reason: Some(reason) } = verdict(0.5) else {
+        panic!("{:?}", verdict(0.5))
+    };
+    assert!(reason.contains("more runs do not help"), "{reason}");
+    let Verdict::CannotTell { more: Some(More::Runs(few)), reason: None } = verdict(0.0) else {
+        panic!("{:?}", verdict(0.0))
+    };
+    let Verdict::CannotTell { more: Some(More::Runs(many)), .. } = verdict(0.02) else {
+        panic!("{:?}", verdict(0.02))
+    };
+    assert!(few < many, "{few} {many}");
+}
+
 /// On three machines the baseline stalls and on one more it gives nothing at all: these are not counted, and it is said.
 #[test]
 fn machines_on_which_the_baseline_fails_are_told() {
