@@ -85,14 +85,24 @@ fn normal_quantile(tail: f64) -> f64 {
     stats::t_quantile(tail, 1e6)
 }
 
+/// What all classes together had before.
+pub fn of_all(source: Source) -> ModelError {
+    ModelError { least: of_source(LEAST, source), share: of_source(SHARE_OF_ALL, source) }
+}
+
 /// What was found for a class before, and whether enough pairs of it were measured. A class of few pairs that happen to be good
 /// is not taken for better than all classes together.
 pub fn of_class(class: &str, source: Source) -> (ModelError, bool) {
-    let of = |(file, recording): (f64, f64)| match source {
+    let all = of_all(source);
+    match SHARES.iter().find(|(name, _)| *name == class) {
+        Some((_, share)) => (ModelError { share: of_source(*share, source).max(all.share), ..all }, true),
+        None => (all, false),
+    }
+}
+
+fn of_source((file, recording): (f64, f64), source: Source) -> f64 {
+    match source {
         Source::File => file,
         Source::Recording => recording,
-    };
-    let known = SHARES.iter().find(|(name, _)| *name == class);
-    let share = known.map_or(0.0, |(_, share)| of(*share)).max(of(SHARE_OF_ALL));
-    (ModelError { least: of(LEAST), share }, known.is_some())
+    }
 }

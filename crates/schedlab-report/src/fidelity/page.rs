@@ -264,8 +264,8 @@ fn classes(pairs: &[PairScore<'_>]) -> String {
             let _ = writeln!(text, "| {class} | {} | {} | {percents} |", source.words(), of.len());
         };
         if !of_source.is_empty() {
-            line("*no effect*", &none, model_error::of_class("", source).0.least, found.least);
-            line("*any effect*", &some, model_error::of_class("", source).0.share, found.share);
+            line("*no effect*", &none, model_error::of_all(source).least, found.least);
+            line("*any effect*", &some, model_error::of_all(source).share, found.share);
         }
         let classes: BTreeSet<&str> = some.iter().map(|score| score.pair.class.as_str()).collect();
         for class in classes {

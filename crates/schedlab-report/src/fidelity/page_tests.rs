@@ -151,9 +151,7 @@ fn where_no_effect_is_predicted_the_error_is_of_the_ratio() {
     let live = [(100e3, 130e3), (100e3, 130e3), (100e3, 130e3)];
     let none = [(100e3, 100e3), (100e3, 100e3), (100e3, 100e3)];
     let large = [(100e3, 900e3), (100e3, 900e3), (100e3, 900e3)];
-    let nine_times = [(100e3, 900e3), (100e3, 900e3), (100e3, 900e3)];
-    let (plan, measured) =
-        measured(vec![], vec![pair("none", &live, &none), pair("large", &nine_times, &large)]);
+    let (plan, measured) = measured(vec![], vec![pair("none", &live, &none), pair("large", &large, &large)]);
     let scores = judge::pairs(&plan, &measured);
     let found = ModelError::found(&[&scores[0], &scores[1]]);
     assert!((found.least - 0.3).abs() < 0.01 && found.share < 0.01, "{found:?}");
