@@ -528,6 +528,11 @@ pub enum ListWhat {
 
 /// Arguments of `list`.
 #[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  schedlab list schedulers            names for --scheduler, with their knobs, units and bounds
+  schedlab list workloads             built-in workloads and their parameters
+  schedlab list machines              names for --machine
+  schedlab list metrics --json -      names for --objective and --guard, as JSON")]
 pub struct ListArgs {
     /// What to list
     pub what: ListWhat,
@@ -538,6 +543,9 @@ pub struct ListArgs {
 
 /// Arguments of `demo`.
 #[derive(Clone, Debug, Args)]
+#[command(after_long_help = "EXAMPLES
+  schedlab demo                       compare schedulers on a recording that comes along; needs no privileges
+  schedlab demo -o /tmp/first         page, JSON and trace go there; open /tmp/first/report.html")]
 pub struct DemoArgs {
     /// Directory for page, JSON and trace
     #[arg(long, short, value_name = "DIR", default_value = "schedlab-demo", value_hint = ValueHint::DirPath)]

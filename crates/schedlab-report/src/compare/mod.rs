@@ -450,8 +450,8 @@ fn more(interval: &LogInterval, wanted: f64, pairs: u32) -> Option<More> {
 fn overall(input: &ComparisonInput<'_>, rows: &[Row]) -> Overall {
     let best = rows.iter().find(|row| row.is_winner());
     let name = |row: &Row| row.candidate.clone();
-    // The bound is of one pair of replays; runs that surely gained more say that it is not one here.
-    let gained = |row: &Row| row.ratio.and_then(|ratio| ratio.interval).map_or(0.0, |(_, high)| 1.0 - high);
+    // The bound is of one pair of replays, rows are of many runs: an answer must not say less than its own table.
+    let gained = |row: &Row| row.ratio.map_or(0.0, |ratio| 1.0 - ratio.estimate);
     if let Some(GainBound { gain_max }) = input.bound
         && gain_max < input.settings.relevant_effect
         && best.is_none_or(|best| gained(best) <= gain_max)

@@ -57,7 +57,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn run(&self, seed: u64) -> Comparison {
+    fn runs(&self, seed: u64) -> Vec<Run> {
         let mut random = Random(seed);
         let mut runs = Vec::new();
         for candidate in 0..self.candidates {
@@ -69,7 +69,11 @@ impl Trial {
                 }
             }
         }
-        check(self.candidates, &runs, &[], None).expect("comparable")
+        runs
+    }
+
+    fn run(&self, seed: u64) -> Comparison {
+        check(self.candidates, &self.runs(seed), &[], None).expect("comparable")
     }
 
     /// Share of 200 comparisons in which the verdict on any candidate is wanted.
@@ -254,6 +258,20 @@ fn a_small_bound_says_that_scheduling_is_not_the_problem() {
     let runs = runs_with_throughput();
     let found = check(3, &runs, &[], Some(GainBound { gain_max: 0.4 })).expect("comparable").overall;
     assert!(matches!(found, Overall::Use { .. }), "{found:?}");
+}
+
+/// A gain that the estimate shows, if not for sure: the answer must not deny what its table says.
+#[test]
+fn a_bound_that_a_winner_passes_is_none() {
+    let trial = Trial { candidates: 2, works: 1, seeds: 8, noise: Noise::Normal(0.02), ratio: 0.94 };
+    let runs = trial.runs(5);
+    let overall = |gain_max| check(2, &runs, &[], Some(GainBound { gain_max })).expect("comparable").overall;
+    let comparison = check(2, &runs, &[], None).expect("comparable");
+    let row = comparison.row("c1").expect("a row");
+    let ratio = row.ratio.expect("a ratio");
+    let (_, high) = ratio.interval.expect("an interval");
+    assert!(row.is_winner() && high > 0.95, "{row:?}");
+    assert!(matches!(overall(1.0 - f64::midpoint(high, 0.95)), Overall::Use { .. }), "{ratio:?}");
 }
 
 #[test]

@@ -48,9 +48,11 @@ impl Simulation {
         !self.work.workload.calls_in_runs && self.pays_once(task, cost)
     }
 
-    /// The same for what going to sleep takes where calls are in the runs.
+    /// The same for what going to sleep takes where calls are in the runs. Nothing under the ideal scheduler, where tasks
+    /// sleep more often than under any other: who waits is the scheduler's doing, and the bound must not pay for it.
     fn pays_for_sleep(&mut self, task: TaskId) -> bool {
-        self.work.workload.calls_in_runs && self.pays_once(task, |sim| sim.work.workload.sleep_cost.0)
+        let free = self.core.k.ideal || !self.work.workload.calls_in_runs;
+        !free && self.pays_once(task, |sim| sim.work.workload.sleep_cost.0)
     }
 
     /// A cost is drawn only by who has not paid.
