@@ -281,7 +281,6 @@ impl Builder {
 
     fn operation_exit(&mut self, task: TaskId, operation: Operation, channel: ChannelId) {
         let task = &mut self.tasks[task.index()];
-        task.early = None;
         if task.open.take().is_some() {
             return;
         }

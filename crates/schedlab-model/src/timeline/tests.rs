@@ -135,6 +135,40 @@ fn a_wakeup_on_the_way_to_sleep_ends_that_sleep() {
     assert!(matches!(t.tasks[2][2].kind, StretchKind::Asleep { wake: Some(Wake { waker: A, .. }), .. }));
 }
 
+/// A recorder that tells reads together tells the end of the last one when the task goes to sleep in the next: after the
+/// wake-up that met it on its way there.
+#[test]
+fn what_is_told_late_does_not_hide_a_wakeup_on_the_way_to_sleep() {
+    let (operation, channel) = (Operation::SocketReceive, ChannelId(0));
+    let t = timelines(
+        task("a", true, true),
+        task("b", true, true),
+        &[
+            (10, switch(IDLE, PrevState::Runnable, B)),
+            (20, waking(A, Context::Task, B)),
+            (21, EventKind::OperationExit { task: B, operation, channel, result: 300 }),
+            (21, EventKind::OperationEnter { task: B, operation, channel, amount: 100 }),
+            (21, switch(B, PrevState::Interruptible, IDLE)),
+            (25, switch(IDLE, PrevState::Runnable, B)),
+            // An earlier sleep's wake-up does not end this one.
+            (40, switch(B, PrevState::Interruptible, IDLE)),
+            (50, switch(IDLE, PrevState::Runnable, B)),
+        ],
+    );
+    assert_eq!(
+        shape(&t.tasks[2])[1..],
+        [
+            (10, 21, "run"),
+            (21, 21, "sleep"),
+            (21, 25, "wait"),
+            (25, 40, "run"),
+            (40, 50, "sleep"),
+            (50, 100, "run")
+        ]
+    );
+    assert!(matches!(t.tasks[2][2].kind, StretchKind::Asleep { wake: Some(Wake { waker: A, .. }), .. }));
+}
+
 #[test]
 fn an_expired_timer_is_the_cause_of_its_wakeup() {
     let t = timelines(

@@ -146,10 +146,20 @@ impl Classifier<'_> {
         };
         let by_send = matches!(wake.operation, Some((Operation::SocketSend, _)));
         let caused = wake.context == Context::Task || (wake.context == Context::SoftIrq && by_send);
+        if caused && self.is_for_kernel(wait, wake.waker) {
+            return (WaitKind::Io, self.as_long_as(wait));
+        }
         if caused && !wake.waker.is_idle() && self.included[wake.waker.index()] {
             return self.woken_by_task(id, wait, operation);
         }
         self.woken_from_interrupt(wait, operation)
+    }
+
+    /// Whether the target waited for a grace period, a flush or the like, which one of the kernel's threads ended. Those
+    /// replay at recorded times: bound to them, no scheduler could end the work earlier.
+    fn is_for_kernel(&self, wait: &Wait, waker: TaskId) -> bool {
+        let target = |task: TaskId| self.recording.task(task).target;
+        wait.state == PrevState::Uninterruptible && target(wait.task) && !waker.is_idle() && !target(waker)
     }
 
     fn woken_by_task(&mut self, id: u32, wait: &Wait, operation: Option<Operation>) -> (WaitKind, Handling) {
@@ -221,7 +231,7 @@ impl Classifier<'_> {
             return (WaitKind::Timer, Handling::Sleep(self.without_latency(slept)));
         }
         if wait.state == PrevState::Uninterruptible {
-            return (WaitKind::Io, Handling::Sleep(self.without_latency(slept)));
+            return (WaitKind::Io, self.as_long_as(wait));
         }
         let channel = self.token(Token::Outside(wait.task));
         self.out.arrivals.push((wake.cpu, Arrival { time: wait.end, channel, amount: 1 }));
@@ -231,6 +241,10 @@ impl Classifier<'_> {
     /// What the simulator adds to a sleep: the timer's own lateness.
     fn latency(&self) -> u64 {
         self.recording.machine.costs.timer_latency.value.0
+    }
+
+    fn as_long_as(&self, wait: &Wait) -> Handling {
+        Handling::Sleep(self.without_latency(wait.end.saturating_sub(wait.start)))
     }
 
     fn without_latency(&self, slept: Nanos) -> Nanos {

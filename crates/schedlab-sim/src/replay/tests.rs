@@ -477,6 +477,41 @@ fn bytes_from_outside_arrive_when_the_reader_was_woken() {
     check::execute(&replay.workload, &mut check::Shuffled(1)).expect("ends");
 }
 
+/// A kernel thread that a timer woke ends the target's wait for a grace period: however early a scheduler lets the target
+/// begin to wait, it lasts as long as it did. A wait for a daemon is for what the daemon does.
+#[test]
+fn a_wait_for_the_kernel_lasts_as_long_as_recorded() {
+    let (target, thread, idle) = (TaskId(1), TaskId(2), TaskId::IDLE);
+    let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
+    let waking =
+        |waker, context, wakee, cpu| EventKind::Waking { waker, context, wakee, wakee_cpu: CpuId(cpu) };
+    let replayed = |state| {
+        let mut recording = Reference::new(vec![vec![], vec![]], 1).recording;
+        (recording.tasks[2].target, recording.tasks[2].start_runnable) = (false, false);
+        let events = [
+            (1, 0, switch(idle, PrevState::Runnable, target)),
+            (100, 0, switch(target, state, idle)),
+            (5_000, 1, waking(idle, Context::SoftIrq, thread, 1)),
+            (5_010, 1, switch(idle, PrevState::Runnable, thread)),
+            (5_100, 1, waking(thread, Context::Task, target, 0)),
+            (5_110, 0, switch(idle, PrevState::Runnable, target)),
+            (5_120, 1, switch(thread, PrevState::Interruptible, idle)),
+            (5_200, 0, switch(target, PrevState::Dead, idle)),
+        ];
+        let event = |(us, cpu, kind)| Event { time: Nanos::from_micros(us), cpu: CpuId(cpu), kind };
+        recording.events = events.map(event).into();
+        recording.duration = Nanos::from_micros(5_300);
+        let latency = recording.machine.costs.timer_latency.value;
+        (workload_from(&recording, &raw()).expect("replays"), latency)
+    };
+    let (replay, latency) = replayed(PrevState::Uninterruptible);
+    let sleep = Op::Sleep(Amount::Fixed(Nanos::from_micros(5_000) - latency));
+    assert_eq!(replay.waits[&WaitKind::Io], 1);
+    assert!(replay.workload.programs[0].ops.contains(&sleep), "{:?}", replay.workload.programs[0].ops);
+    let (replay, _) = replayed(PrevState::Interruptible);
+    assert_eq!(replay.waits[&WaitKind::Task], 1);
+}
+
 /// A target of one session beside two hogs of another: a half for it, as it had live; a third if the recording does
 /// not say which groups there were.
 #[test]
