@@ -3,14 +3,13 @@
 mod ext_runs;
 
 use schedlab_bpf::image::ObjectImage;
-use schedlab_model::Nanos;
-use schedlab_model::TaskAttributes;
 use schedlab_model::event::NullSink;
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::recording::codec;
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::builder::Builder;
 use schedlab_model::workload::{Amount, ChannelType, Op, Workload, builtin};
+use schedlab_model::{Nanos, TaskAttributes};
 use schedlab_sim::ext::{ExtOptions, ExtScheduler, kernel_btf};
 use schedlab_sim::replay::{ReplayOptions, calibrated, workload_from};
 use schedlab_sim::{Scheduler, Simulation, SimulationConfig, SimulationResult};
