@@ -162,7 +162,7 @@ pub fn compare(input: &ComparisonInput<'_>) -> Result<Comparison, CompareError> 
     let mut rows: Vec<Row> = (0..input.candidates.len()).map(|index| table.row(index, noise)).collect();
     let lower_is_better = input.objective.direction() == Direction::Lower;
     rows.sort_by(|a, b| rank(a, lower_is_better).total_cmp(&rank(b, lower_is_better)));
-    let overall = overall(input, &rows);
+    let overall = overall(input, &rows, lower_is_better);
     Ok(Comparison {
         objective: input.objective.key().to_owned(),
         unit: input.objective.unit().to_owned(),
@@ -447,14 +447,14 @@ fn more(interval: &LogInterval, wanted: f64, pairs: u32) -> Option<More> {
     })
 }
 
-fn overall(input: &ComparisonInput<'_>, rows: &[Row]) -> Overall {
+fn overall(input: &ComparisonInput<'_>, rows: &[Row], lower_is_better: bool) -> Overall {
     let best = rows.iter().find(|row| row.is_winner());
     let name = |row: &Row| row.candidate.clone();
     // The bound is of one pair of replays, rows are of many runs: an answer must not say less than its own table.
-    let gained = |row: &Row| row.ratio.map_or(0.0, |ratio| 1.0 - ratio.estimate);
+    let gained = best.and_then(|best| best.gain(lower_is_better)).unwrap_or_default();
     if let Some(GainBound { gain_max }) = input.bound
         && gain_max < input.settings.relevant_effect
-        && best.is_none_or(|best| gained(best) <= gain_max)
+        && gained <= gain_max
     {
         return Overall::NotScheduling { gain_max, candidate: best.map(name) };
     }

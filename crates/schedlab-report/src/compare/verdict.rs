@@ -142,6 +142,12 @@ impl Row {
         self.guards.iter().all(|guard| matches!(guard.status, GuardStatus::Kept | GuardStatus::NoData))
     }
 
+    /// The relative gain over the baseline: 0.2 for 20 % less of what should be little.
+    pub fn gain(&self, lower_is_better: bool) -> Option<f64> {
+        let change = self.ratio?.estimate - 1.0;
+        Some(if lower_is_better { -change } else { change })
+    }
+
     /// Whether it could be recommended.
     pub fn is_winner(&self) -> bool {
         self.verdict == Verdict::Better && self.guards_kept()
@@ -208,9 +214,8 @@ impl Comparison {
         self.rows.iter().find(|row| row.candidate == candidate)
     }
 
-    /// The relative gain of a row over the baseline: 0.2 for 20 % less of what should be little.
+    /// The relative gain of a row over the baseline ([`Row::gain`]).
     pub fn gain(&self, row: &Row) -> Option<f64> {
-        let change = row.ratio?.estimate - 1.0;
-        Some(if self.lower_is_better { -change } else { change })
+        row.gain(self.lower_is_better)
     }
 }

@@ -146,20 +146,18 @@ impl Classifier<'_> {
         };
         let by_send = matches!(wake.operation, Some((Operation::SocketSend, _)));
         let caused = wake.context == Context::Task || (wake.context == Context::SoftIrq && by_send);
-        if caused && self.is_for_kernel(wait, wake.waker) {
-            return (WaitKind::Io, self.as_long_as(wait));
-        }
-        if caused && !wake.waker.is_idle() && self.included[wake.waker.index()] {
+        let known = !wake.waker.is_idle() && self.included[wake.waker.index()];
+        if caused && known && !self.is_for_kernel(wait, wake.waker) {
             return self.woken_by_task(id, wait, operation);
         }
-        self.woken_from_interrupt(wait, operation)
+        self.woken_from_outside(wait, operation)
     }
 
     /// Whether the target waited for a grace period, a flush or the like, which one of the kernel's threads ended. Those
     /// replay at recorded times: bound to them, no scheduler could end the work earlier.
     fn is_for_kernel(&self, wait: &Wait, waker: TaskId) -> bool {
         let target = |task: TaskId| self.recording.task(task).target;
-        wait.state == PrevState::Uninterruptible && target(wait.task) && !waker.is_idle() && !target(waker)
+        wait.state == PrevState::Uninterruptible && target(wait.task) && !target(waker)
     }
 
     fn woken_by_task(&mut self, id: u32, wait: &Wait, operation: Option<Operation>) -> (WaitKind, Handling) {
@@ -200,8 +198,9 @@ impl Classifier<'_> {
         (reads && written == Some(open.channel) && *reader == wait.task).then_some(*channel)
     }
 
-    fn woken_from_interrupt(&mut self, wait: &Wait, operation: Option<Operation>) -> (WaitKind, Handling) {
-        let wake = wait.wake.expect("a wait woken from an interrupt has its wake-up");
+    /// By an interrupt, the kernel itself, or a task that is not replayed.
+    fn woken_from_outside(&mut self, wait: &Wait, operation: Option<Operation>) -> (WaitKind, Handling) {
+        let wake = wait.wake.expect("a wait woken from outside has its wake-up");
         let slept = wait.end.saturating_sub(wait.start);
         let amount = wait.operation.map_or(Nanos::MAX, |open| Nanos(open.amount));
         let timer = wake.context != Context::Task && wake.timer_due.is_some();
@@ -231,7 +230,7 @@ impl Classifier<'_> {
             return (WaitKind::Timer, Handling::Sleep(self.without_latency(slept)));
         }
         if wait.state == PrevState::Uninterruptible {
-            return (WaitKind::Io, self.as_long_as(wait));
+            return (WaitKind::Io, Handling::Sleep(self.without_latency(slept)));
         }
         let channel = self.token(Token::Outside(wait.task));
         self.out.arrivals.push((wake.cpu, Arrival { time: wait.end, channel, amount: 1 }));
@@ -241,10 +240,6 @@ impl Classifier<'_> {
     /// What the simulator adds to a sleep: the timer's own lateness.
     fn latency(&self) -> u64 {
         self.recording.machine.costs.timer_latency.value.0
-    }
-
-    fn as_long_as(&self, wait: &Wait) -> Handling {
-        Handling::Sleep(self.without_latency(wait.end.saturating_sub(wait.start)))
     }
 
     fn without_latency(&self, slept: Nanos) -> Nanos {

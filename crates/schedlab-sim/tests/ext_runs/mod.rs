@@ -17,6 +17,11 @@ pub fn object(name: &str) -> &'static [u8] {
     schedlab_objects::scheduler(name).or_else(|| schedlab_objects::test_object(name)).expect("an object")
 }
 
+/// The same, loaded for a kernel.
+pub fn image(name: &str, kernel: KernelVersion) -> ObjectImage {
+    ObjectImage::load(object(name), name, &kernel_btf(kernel)).expect("an object")
+}
+
 /// A run to be made.
 pub struct Run<'a> {
     pub scheduler: &'a str,
@@ -82,8 +87,7 @@ impl<'a> Run<'a> {
             memory_bytes_log2: self.memory_bytes_log2,
             ..ExtOptions::default()
         };
-        let bytes = object(self.scheduler);
-        let image = ObjectImage::load(bytes, self.scheduler, &kernel_btf(self.kernel)).expect("an object");
+        let image = image(self.scheduler, self.kernel);
         let program = self.runs.map(|name| {
             let found = image.programs.iter().position(|program| program.name == name);
             Arc::new(RunsProgram(found.expect("the program"))) as Arc<dyn SetUp>
