@@ -20,8 +20,8 @@ use crate::memory::Memory;
 pub(crate) struct RawContext {
     /// Start of the region.
     pub base: *mut u8,
-    /// Where this lies: what native code hands on to those it calls, so that its own register stays what it is.
-    pub this: *mut RawContext,
+    /// Frame pointer of the main function that runs on this level, or that begins next while nothing runs.
+    pub frame: u64,
     /// What runs: [`LEVEL`], [`NESTED`], [`FAULTED`]. 0 if nothing does.
     pub running: u64,
     /// Instructions executed by what runs on this level, when it last called something; 0 before it did. So
@@ -97,8 +97,41 @@ pub(crate) struct Ran {
     pub executed: u64,
 }
 
-/// The main function of a program: context, frame pointer, r1, the first three words there.
-pub(crate) type MainEntry = unsafe extern "C" fn(*mut RawContext, u64, u64, u64, u64, u64) -> Ran;
+/// The main function of a program: context, the first three words where r1 points, r1. Words that are handed on to a
+/// host function lie where that one takes its first arguments.
+pub(crate) type MainEntry = unsafe extern "C" fn(*mut RawContext, u64, u64, u64, u64) -> Ran;
+
+/// What a host function gives back to native code.
+#[repr(C)]
+pub(crate) struct Answer {
+    /// r0.
+    pub value: u64,
+    /// Address of the context, and [`ENDS`] if the program has to end. So native code needs no register that outlives
+    /// the call to find the context again, and no access to memory to know whether it goes on.
+    pub context: u64,
+}
+
+/// The program has to end, in [`Answer::context`]: a context lies at an even address.
+pub(crate) const ENDS: u64 = 1;
+
+impl Answer {
+    /// The program goes on with this in r0.
+    #[inline]
+    pub(crate) fn goes_on(raw: *mut RawContext, value: u64) -> Answer {
+        Answer { value, context: raw.expose_provenance() as u64 }
+    }
+
+    /// The program has to end: a fault has been raised.
+    #[inline]
+    pub(crate) fn ends(raw: *mut RawContext) -> Answer {
+        Answer { value: 0, context: raw.expose_provenance() as u64 | ENDS }
+    }
+
+    /// Whether the program has to end.
+    pub(crate) fn is_end(&self) -> bool {
+        self.context & ENDS != 0
+    }
+}
 
 /// Marks the running program as to be ended; the first reason stays.
 pub(crate) fn raise(raw: &mut RawContext, kind: FaultKind) {
@@ -283,75 +316,76 @@ impl<'a, H: 'static> CallContext<'a, H> {
     }
 }
 
-/// A fault has been raised; what remains is to return.
+/// A fault has been raised; what remains is to return, and to return this.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faulted;
 
 /// What a host function may return: the value of r0, nothing, or a fault.
 pub trait Outcome {
-    /// The value of r0; raises the fault if there is one.
-    fn register<H: 'static>(self, context: &mut CallContext<'_, H>) -> u64;
+    /// The value of r0.
+    ///
+    /// # Errors
+    /// The program has to end: raises the fault if that has not been done.
+    fn register<H: 'static>(self, context: &mut CallContext<'_, H>) -> Result<u64, Faulted>;
 }
 
 impl Outcome for u64 {
     #[inline]
-    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
-        self
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> Result<u64, Faulted> {
+        Ok(self)
     }
 }
 
 impl Outcome for i64 {
     #[inline]
-    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
-        self as u64
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> Result<u64, Faulted> {
+        Ok(self as u64)
     }
 }
 
 impl Outcome for i32 {
     #[inline]
-    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
-        i64::from(self) as u64
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> Result<u64, Faulted> {
+        Ok(i64::from(self) as u64)
     }
 }
 
 impl Outcome for u32 {
     #[inline]
-    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
-        u64::from(self)
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> Result<u64, Faulted> {
+        Ok(u64::from(self))
     }
 }
 
 impl Outcome for bool {
     #[inline]
-    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
-        u64::from(self)
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> Result<u64, Faulted> {
+        Ok(u64::from(self))
     }
 }
 
 impl Outcome for () {
     #[inline]
-    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> u64 {
-        0
+    fn register<H: 'static>(self, _: &mut CallContext<'_, H>) -> Result<u64, Faulted> {
+        Ok(0)
     }
 }
 
 impl<T: Outcome> Outcome for Result<T, FaultKind> {
     #[inline]
-    fn register<H: 'static>(self, context: &mut CallContext<'_, H>) -> u64 {
+    fn register<H: 'static>(self, context: &mut CallContext<'_, H>) -> Result<u64, Faulted> {
         match self {
             Ok(value) => value.register(context),
-            Err(kind) => {
-                context.fault(kind);
-                0
-            }
+            Err(kind) => Err(context.fault(kind)),
         }
     }
 }
 
 impl<T: Outcome> Outcome for Result<T, Faulted> {
     #[inline]
-    fn register<H: 'static>(self, context: &mut CallContext<'_, H>) -> u64 {
-        self.map_or(0, |value| value.register(context))
+    fn register<H: 'static>(self, context: &mut CallContext<'_, H>) -> Result<u64, Faulted> {
+        self?.register(context)
     }
 }
 
@@ -376,25 +410,29 @@ fn conjure<F: Copy + 'static>() -> F {
 /// # Safety
 /// `raw` must be the live context of a call entered with a host of type `H`.
 #[inline]
-unsafe fn guard<H: 'static>(raw: *mut RawContext, body: impl FnOnce(&mut CallContext<'_, H>) -> u64) -> u64 {
+unsafe fn guard<H: 'static>(
+    raw: *mut RawContext,
+    body: impl FnOnce(&mut CallContext<'_, H>) -> Result<u64, Faulted>,
+) -> Answer {
     // SAFETY: passed on to the caller; the context ends with this function.
     let mut context = unsafe { CallContext::<H>::from_raw(raw) };
     match catch_unwind(AssertUnwindSafe(|| body(&mut context))) {
-        Ok(value) => value,
+        Ok(Ok(value)) => return Answer::goes_on(raw, value),
+        Ok(Err(Faulted)) => {}
         Err(payload) => panicked(context.raw_mut(), payload),
     }
+    Answer::ends(raw)
 }
 
 #[cold]
-fn panicked(raw: &mut RawContext, payload: Box<dyn Any + Send>) -> u64 {
+fn panicked(raw: &mut RawContext, payload: Box<dyn Any + Send>) {
     raw.state.panic.get_or_insert(payload);
     raise(raw, FaultKind::Host("the host panicked".to_owned()));
-    0
 }
 
 macro_rules! host_fn {
     ($variant:ident, $name:ident $(, $arg:ident: $ty:ty)*) => {
-        unsafe extern "C" fn $name<H: 'static, F, R: Outcome>(raw: *mut RawContext $(, $arg: $ty)*) -> u64
+        unsafe extern "C" fn $name<H: 'static, F, R: Outcome>(raw: *mut RawContext $(, $arg: $ty)*) -> Answer
         where
             F: Fn(&mut CallContext<'_, H> $(, $ty)*) -> R + Copy + 'static,
         {

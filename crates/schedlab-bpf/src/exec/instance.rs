@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::compiled::Code;
 use super::context::{CallContext, RawContext, SLOTS};
 use super::fault::Fault;
+use super::layout::frame_pointer;
 use super::state::{Log, Random, State};
 use super::{Host, MapError};
 use crate::maps::Maps;
@@ -57,7 +58,7 @@ impl<H: Host> Instance<H> {
         };
         let raw = RawContext {
             base,
-            this: place,
+            frame: frame_pointer(0),
             running: 0,
             pending: 0,
             left: options.budget as i64,

@@ -234,7 +234,11 @@ impl Machine<'_> {
         unsafe { (*self.raw).pending = self.count };
         let value = match target.action {
             // SAFETY: passed on to the caller; the entry was made for this instance's host type.
-            Action::Function(entry) | Action::MapLookup(entry) => unsafe { entry.call(self.raw, &args) },
+            Action::Function(entry) | Action::MapLookup(entry) => unsafe {
+                let answer = entry.call(self.raw, &args);
+                debug_assert_eq!(answer.is_end(), (*self.raw).faulted(), "{} forgot a fault", target.name);
+                answer.value
+            },
             // SAFETY: the context is live and no program runs at this point.
             Action::Context(field) => unsafe {
                 match field {
@@ -264,9 +268,9 @@ impl Machine<'_> {
     unsafe fn tail_call(&mut self, [argument, map, slot, ..]: [u64; 5]) -> Flow {
         // SAFETY: passed on to the caller; the access to the context ends with its statement.
         unsafe {
-            let value = super::run::tail_call(self.raw, self.registers[10], argument, map, slot);
+            let answer = super::run::tail_call(self.raw, self.registers[10], argument, map, slot);
             if !(*self.raw).faulted() && std::mem::take(&mut (*self.raw).tailed) != 0 {
-                self.registers[0] = value;
+                self.registers[0] = answer.value;
                 return Flow::Exit;
             }
         }

@@ -1,7 +1,7 @@
 //! Entering programs: levels of nested calls, stacks, budget, and what happens after a fault.
 
 use super::WORDS;
-use super::context::{FAULTED, Faulted, NESTED, RawContext, raise};
+use super::context::{Answer, FAULTED, Faulted, NESTED, RawContext, raise};
 use super::fault::{Fault, FaultKind};
 use super::interp;
 use super::layout::{ARGUMENTS_MAX, LEVELS_MAX, frame_pointer};
@@ -54,6 +54,7 @@ unsafe fn run(
             values = words.unwrap_or_else(|| [0, 8, 16].map(|offset| memory.load(args[0], offset, 8)));
         }
         let pending = std::mem::take(&mut context.pending);
+        let outer = std::mem::replace(&mut context.frame, frame);
         context.left = context.left.wrapping_sub(pending as i64);
         context.running = (context.running | NESTED) + levels;
         let ran = match native {
@@ -64,6 +65,7 @@ unsafe fn run(
         context.running -= levels;
         context.left = context.left.wrapping_sub(ran.executed as i64).wrapping_add(pending as i64);
         context.pending = pending;
+        context.frame = outer;
         ran.value
     }
 }
@@ -127,7 +129,7 @@ pub(crate) unsafe fn call_slot(
         if let Some(entry) = context.slots[slot]
             && context.running | context.pending == 0
         {
-            let ran = entry(raw, AT, AT, a, b, c);
+            let ran = entry(raw, a, b, c, AT);
             let context = &mut *raw;
             context.executed += ran.executed;
             if context.running == 0 {
@@ -216,7 +218,19 @@ pub(crate) unsafe extern "C" fn tail_call(
     argument: u64,
     map: u64,
     slot: u64,
-) -> u64 {
+) -> Answer {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let value = goes_on_in(raw, frame, argument, map, slot);
+        if (*raw).faulted() { Answer::ends(raw) } else { Answer::goes_on(raw, value) }
+    }
+}
+
+/// The value of [`tail_call`].
+///
+/// # Safety
+/// As there.
+unsafe fn goes_on_in(raw: *mut RawContext, frame: u64, argument: u64, map: u64, slot: u64) -> u64 {
     // SAFETY: passed on to the caller; references end before the program runs.
     unsafe {
         let context = &mut *raw;

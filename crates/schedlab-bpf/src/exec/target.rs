@@ -3,7 +3,7 @@
 //! Host functions are generic over the host's state type; here that is erased. The typed border is
 //! `context::HostFn`.
 
-use super::context::RawContext;
+use super::context::{Answer, RawContext};
 
 /// A value of the calling context that a kfunc or helper merely returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub enum ContextField {
 /// Entry point of a host function with its arguments, callable from native code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Entry {
-    Args0(unsafe extern "C" fn(*mut RawContext) -> u64),
-    Args1(unsafe extern "C" fn(*mut RawContext, u64) -> u64),
-    Args2(unsafe extern "C" fn(*mut RawContext, u64, u64) -> u64),
-    Args3(unsafe extern "C" fn(*mut RawContext, u64, u64, u64) -> u64),
-    Args4(unsafe extern "C" fn(*mut RawContext, u64, u64, u64, u64) -> u64),
-    Args5(unsafe extern "C" fn(*mut RawContext, u64, u64, u64, u64, u64) -> u64),
+    Args0(unsafe extern "C" fn(*mut RawContext) -> Answer),
+    Args1(unsafe extern "C" fn(*mut RawContext, u64) -> Answer),
+    Args2(unsafe extern "C" fn(*mut RawContext, u64, u64) -> Answer),
+    Args3(unsafe extern "C" fn(*mut RawContext, u64, u64, u64) -> Answer),
+    Args4(unsafe extern "C" fn(*mut RawContext, u64, u64, u64, u64) -> Answer),
+    Args5(unsafe extern "C" fn(*mut RawContext, u64, u64, u64, u64, u64) -> Answer),
 }
 
 impl Entry {
@@ -45,7 +45,7 @@ impl Entry {
     ///
     /// # Safety
     /// `raw` must be the live context of the running instance, entered by the host this entry was made for.
-    pub(crate) unsafe fn call(self, raw: *mut RawContext, r: &[u64; 5]) -> u64 {
+    pub(crate) unsafe fn call(self, raw: *mut RawContext, r: &[u64; 5]) -> Answer {
         // SAFETY: passed on to the caller.
         unsafe {
             match self {

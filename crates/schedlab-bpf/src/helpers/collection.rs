@@ -54,8 +54,8 @@ pub(super) fn add<H: Host>(table: &mut KfuncTable<H>) {
     table.add("bpf_list_is_last", |cx: &mut Cx<'_, H>, head: u64, node: u64| {
         cx.state().collections.get(&head).is_some_and(|nodes| nodes.back() == Some(&node))
     });
-    table.add("bpf_throw", |cx: &mut Cx<'_, H>, cookie: u64| {
-        cx.fault(FaultKind::Thrown(cookie));
+    table.add("bpf_throw", |cx: &mut Cx<'_, H>, cookie: u64| -> Result<(), Faulted> {
+        Err(cx.fault(FaultKind::Thrown(cookie)))
     });
     table.add("bpf_rdonly_cast", |_: &mut Cx<'_, H>, object: u64, _type: u64| object);
     table.add("bpf_cast_to_kern_ctx", |_: &mut Cx<'_, H>, object: u64| object);

@@ -2,13 +2,13 @@
 //! native code takes after a fault.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
-use cranelift_module::Module;
+use cranelift_codegen::ir::{Inst, InstBuilder, Value, types};
+use cranelift_module::{Linkage, Module};
 
 use super::function::{Translator, flags};
-use super::signature;
+use super::{near, signature};
 use crate::exec::FaultKind;
-use crate::exec::context::{FAULTED_OFFSET, Ran, RawContext, raise};
+use crate::exec::context::{ENDS, FAULTED_OFFSET, Ran, RawContext, raise};
 use crate::exec::layout::STACK_BYTES_FRAME;
 use crate::exec::run::tail_call;
 use crate::exec::target::{Action, ContextField, Entry};
@@ -56,32 +56,58 @@ unsafe extern "C" fn fault_absent(raw: *mut RawContext, at: u64, target: u64, co
     }
 }
 
-/// A callee raised a fault.
+/// A callee raised a fault: `raw` may be what a host function gave, which says so.
 unsafe extern "C" fn fault_raised(raw: *mut RawContext, at: u64, _: u64, count: u64) -> Ran {
+    let raw = raw.map_addr(|address| address & !(ENDS as usize));
     // SAFETY: passed on to the caller.
     unsafe { place(raw, at, None, count) }
 }
 
-pub(super) const PENDING_OFFSET: i32 = std::mem::offset_of!(RawContext, pending) as i32;
+pub(super) const PENDING_OFFSET: usize = std::mem::offset_of!(RawContext, pending);
 
-fn field_offset(field: ContextField) -> i32 {
-    (match field {
+fn field_offset(field: ContextField) -> usize {
+    match field {
         ContextField::Now => std::mem::offset_of!(RawContext, now),
         ContextField::Cpu => std::mem::offset_of!(RawContext, cpu),
         ContextField::Current => std::mem::offset_of!(RawContext, current),
-    }) as i32
+    }
 }
 
 impl Translator<'_, '_> {
-    /// Calls a host function by address with the context and these arguments.
-    pub(super) fn host_call(&mut self, entry: *const u8, arguments: &[Value]) -> Value {
-        let entry = self.constant(entry as u64);
-        let signature = signature(self.unit.convention, 1 + arguments.len(), 1);
-        let signature = self.b.import_signature(signature);
+    /// Calls a host function by address with the context and these arguments; leaves if it raised a fault.
+    fn host_call(&mut self, entry: *const u8, arguments: &[Value]) -> Value {
+        self.tell_count();
         let context = self.context();
         let arguments: Vec<Value> = std::iter::once(context).chain(arguments.iter().copied()).collect();
-        let call = self.b.ins().call_indirect(signature, entry, &arguments);
-        self.b.inst_results(call)[0]
+        let call = self.call_address(entry, &arguments);
+        let [value, context] = *self.b.inst_results(call) else { unreachable!("an answer has two words") };
+        self.called();
+        self.b.def_var(self.raw, context);
+        let ends = self.b.ins().band_imm_u(context, ENDS as i64);
+        let good = self.b.ins().icmp_imm_s(IntCC::Equal, ends, 0);
+        self.require(good, fault_raised, None);
+        value
+    }
+
+    /// Calls machine code of ours that gives two words.
+    fn call_address(&mut self, entry: *const u8, arguments: &[Value]) -> Inst {
+        let signature = signature(self.unit.convention, arguments.len(), 2);
+        if !(self.unit.near && near::is_near(entry)) {
+            let (entry, signature) = (self.constant(entry as u64), self.b.import_signature(signature));
+            return self.b.ins().call_indirect(signature, entry, arguments);
+        }
+        let name = near::symbol(entry, arguments.len());
+        let id = self.module.declare_function(&name, Linkage::Import, &signature);
+        let callee = self.module.declare_func_in_func(id.expect("one name for each signature"), self.b.func);
+        // Within reach of a direct call, as functions of the object are.
+        self.b.func.dfg.ext_funcs[callee].colocated = true;
+        self.b.ins().call(callee, arguments)
+    }
+
+    /// What was read of the context before a call is not kept over it.
+    fn called(&mut self) {
+        self.facts.called = true;
+        self.facts.frame = None;
     }
 
     pub(super) fn call(&mut self, target: u32) {
@@ -91,7 +117,7 @@ impl Translator<'_, '_> {
                 Some(value) => value,
                 None => self.call_entry(entry),
             },
-            Action::Context(field) => self.b.ins().load(types::I64, flags(), self.raw, field_offset(field)),
+            Action::Context(field) => self.field(field_offset(field)),
             Action::Load { offset, bytes, signed } => {
                 let address = self.address(1);
                 self.load(address, offset, bytes, signed)
@@ -119,22 +145,19 @@ impl Translator<'_, '_> {
     fn call_entry(&mut self, entry: Entry) -> Value {
         let (entry, count) = entry.address();
         let arguments: Vec<Value> = (1..=count).map(|register| self.get(register)).collect();
-        self.tell_count();
-        let value = self.host_call(entry, &arguments);
-        self.after_call();
-        value
+        self.host_call(entry, &arguments)
     }
 
     /// Tells the context how many instructions this function and its callers have executed.
     fn tell_count(&mut self) {
         let count = self.counted();
-        self.b.ins().store(flags(), count, self.raw, PENDING_OFFSET);
-        self.facts.called = true;
+        self.set_field(PENDING_OFFSET, count);
     }
 
-    /// Leaves if the callee raised a fault.
-    fn after_call(&mut self) {
-        let fault = self.b.ins().load(types::I32, flags(), self.raw, FAULTED_OFFSET);
+    /// Leaves if the called function of the program raised a fault.
+    fn after_local(&mut self) {
+        let context = self.context();
+        let fault = self.b.ins().load(types::I32, flags(), context, FAULTED_OFFSET);
         let good = self.b.ins().icmp_imm_s(IntCC::Equal, fault, 0);
         self.require(good, fault_raised, None);
     }
@@ -143,7 +166,7 @@ impl Translator<'_, '_> {
     pub(super) fn leave(&mut self, value: Value, count: Value) {
         if self.facts.called && self.unit.linked.functions[self.index].main {
             let zero = self.constant(0);
-            self.b.ins().store(flags(), zero, self.raw, PENDING_OFFSET);
+            self.set_field(PENDING_OFFSET, zero);
         }
         self.b.ins().return_(&[value, count]);
     }
@@ -153,7 +176,7 @@ impl Translator<'_, '_> {
         let bad = *self.bad.get_or_insert_with(|| {
             let block = self.b.create_block();
             self.b.set_cold_block(block);
-            for _ in 0..4 {
+            for _ in 0..5 {
                 self.b.append_block_param(block, types::I64);
             }
             block
@@ -162,7 +185,7 @@ impl Translator<'_, '_> {
         let place = self.constant(u64::from(program) << 32 | u64::from(self.insn));
         let (zero, count) = (self.constant(0), self.counted());
         let exit = self.constant(exit as *const u8 as u64);
-        let arguments = [exit, place, detail.unwrap_or(zero), count].map(Into::into);
+        let arguments = [exit, self.context(), place, detail.unwrap_or(zero), count].map(Into::into);
         self.b.ins().jump(bad, &arguments);
     }
 
@@ -171,29 +194,27 @@ impl Translator<'_, '_> {
         let Some(bad) = self.bad else { return };
         self.b.seal_block(bad);
         self.b.switch_to_block(bad);
-        let [exit, place, detail, count] = *self.b.block_params(bad) else { unreachable!("four parameters") };
-        let signature = signature(self.unit.convention, 4, 2);
+        let parameters = self.b.block_params(bad).to_vec();
+        let (exit, arguments) = (parameters[0], &parameters[1..]);
+        let signature = signature(self.unit.convention, arguments.len(), 2);
         let signature = self.b.import_signature(signature);
-        let context = self.context();
-        let call = self.b.ins().call_indirect(signature, exit, &[context, place, detail, count]);
+        let call = self.b.ins().call_indirect(signature, exit, arguments);
         let results = self.b.inst_results(call).to_vec();
         self.b.ins().return_(&results);
     }
 
     /// Calls for the program in a slot of a map and returns what it gave, or goes on if there is none.
     fn tail_call(&mut self) -> Value {
-        let arguments = [self.frame, self.get(1), self.get(2), self.get(3)];
-        self.tell_count();
+        let arguments = [self.frame(), self.get(1), self.get(2), self.get(3)];
         let value = self.host_call(tail_call as *const u8, &arguments);
-        self.after_call();
-        let at = std::mem::offset_of!(RawContext, tailed) as i32;
-        let tailed = self.b.ins().load(types::I64, flags(), self.raw, at);
+        let at = std::mem::offset_of!(RawContext, tailed);
+        let tailed = self.field(at);
         let (taken, next) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(tailed, taken, &[], next, &[]);
         self.b.seal_block(taken);
         self.b.switch_to_block(taken);
         let (zero, count) = (self.constant(0), self.counted());
-        self.b.ins().store(flags(), zero, self.raw, at);
+        self.set_field(at, zero);
         self.leave(value, count);
         self.b.seal_block(next);
         self.b.switch_to_block(next);
@@ -202,8 +223,7 @@ impl Translator<'_, '_> {
 
     /// Leaves if the budget is used up; gives the instructions executed.
     pub(super) fn check_budget(&mut self) -> Value {
-        let (count, at) = (self.counted(), std::mem::offset_of!(RawContext, left) as i32);
-        let left = self.b.ins().load(types::I64, flags(), self.raw, at);
+        let (count, left) = (self.counted(), self.field(std::mem::offset_of!(RawContext, left)));
         let good = self.b.ins().icmp(IntCC::SignedLessThan, count, left);
         self.require(good, fault_budget, None);
         count
@@ -214,16 +234,17 @@ impl Translator<'_, '_> {
         let args = self.unit.linked.functions[target as usize].args;
         let count = self.check_budget();
         let frame_bytes = self.constant(STACK_BYTES_FRAME);
-        let frame = self.b.ins().isub(self.frame, frame_bytes);
+        let frame = self.frame();
+        let frame = self.b.ins().isub(frame, frame_bytes);
         let mut arguments = vec![self.context(), frame, count];
         arguments.extend((1..=args).map(|register| self.get(register)));
-        self.facts.called = true;
         let callee = self.module.declare_func_in_func(self.unit.ids[target as usize], self.b.func);
         let call = self.b.ins().call(callee, &arguments);
         let [value, count] = *self.b.inst_results(call) else { unreachable!("two results") };
         self.b.def_var(self.count, count);
         self.pending = 0;
-        self.after_call();
+        self.called();
+        self.after_local();
         self.returned(value);
     }
 
@@ -246,7 +267,7 @@ impl Translator<'_, '_> {
         let values = self.constant(place.values);
         let mut value = self.b.ins().iadd(values, offset);
         if per_cpu && self.unit.nr_cpus > 1 {
-            let cpu = self.b.ins().load(types::I64, flags(), self.raw, field_offset(ContextField::Cpu));
+            let cpu = self.field(field_offset(ContextField::Cpu));
             let copy = self.constant(place.stride * u64::from(image.max_entries));
             let copy = self.b.ins().imul(cpu, copy);
             value = self.b.ins().iadd(value, copy);

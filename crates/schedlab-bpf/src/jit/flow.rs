@@ -24,6 +24,8 @@ pub(super) struct Facts {
     ranges: BTreeMap<Value, Range>,
     /// Addresses found fit for stores.
     storable: BTreeSet<Value>,
+    /// The frame pointer of a main function, where it was read since the last call.
+    pub frame: Option<Value>,
     /// Whether something may have been called, so that the context knows of this function.
     pub called: bool,
 }
@@ -56,6 +58,7 @@ impl Facts {
     /// Keeps what holds on another way as well.
     fn meet(&mut self, other: &Facts) {
         self.called |= other.called;
+        self.frame = self.frame.filter(|frame| other.frame == Some(*frame));
         self.storable.retain(|value| other.storable.contains(value));
         self.ranges.retain(|value, range| match other.ranges.get(value) {
             Some(there) => {

@@ -19,10 +19,10 @@ use super::call::{FaultExit, PENDING_OFFSET, fault_store};
 use super::ending::lengths_vary;
 use super::flow::{Facts, Leader, Test};
 use super::range::Range;
-use crate::exec::MAY_GOTO_MAX;
 use crate::exec::context::RawContext;
 use crate::exec::layout::{HOST_AREA, STACK_BYTES_FRAME};
 use crate::exec::op::{AtomicOp, Op, Operand, Wide};
+use crate::exec::{MAY_GOTO_MAX, WORDS};
 use crate::memory::ZERO_BYTES;
 
 pub(super) struct Translator<'a, 'b> {
@@ -36,11 +36,12 @@ pub(super) struct Translator<'a, 'b> {
     /// Instructions executed, without those pending.
     pub count: Variable,
     pub may_goto: Variable,
-    pub raw: Value,
+    /// Where the context lies: it comes back from each host function.
+    pub raw: Variable,
     /// The first arguments of a `struct_ops` member, if this is a main function.
     words: Vec<Value>,
-    /// r10.
-    pub frame: Value,
+    /// r10 of a function that is no main one: theirs is in the context.
+    frame: Option<Value>,
     /// Instructions not yet in the count.
     pub pending: i64,
     /// The instruction being translated.
@@ -57,6 +58,9 @@ pub(super) struct Translator<'a, 'b> {
 
 /// Bytes from the context to the region: it is where the context is, so one register leads to both.
 const REGION_OFFSET: i32 = crate::exec::REGION_OFFSET as i32;
+
+/// Stacks end below the host's area, and below every frame pointer there is a frame.
+const FRAME_POINTERS: Range = Range { low: ZERO_BYTES + STACK_BYTES_FRAME, high: HOST_AREA };
 
 /// A machine address: a value and an offset, which each access has room for.
 #[derive(Clone, Copy)]
@@ -90,13 +94,13 @@ impl<'a, 'b> Translator<'a, 'b> {
         ir.name = UserFuncName::user(0, index as u32);
         let mut b = FunctionBuilder::new(ir, scratch);
         let registers = std::array::from_fn(|_| b.declare_var(types::I64));
-        let (count, may_goto) = (b.declare_var(types::I64), b.declare_var(types::I64));
+        let [count, may_goto, raw] = std::array::from_fn(|_| b.declare_var(types::I64));
         let entry = b.create_block();
         b.append_block_params_for_function_params(entry);
         b.switch_to_block(entry);
         b.seal_block(entry);
         let parameters = b.block_params(entry).to_vec();
-        let (raw, frame) = (parameters[0], parameters[1]);
+        b.def_var(raw, parameters[0]);
         let mut translator = Translator {
             unit,
             module,
@@ -108,7 +112,7 @@ impl<'a, 'b> Translator<'a, 'b> {
             may_goto,
             raw,
             words: Vec::new(),
-            frame,
+            frame: None,
             pending: 0,
             insn: 0,
             facts: Facts::default(),
@@ -116,7 +120,7 @@ impl<'a, 'b> Translator<'a, 'b> {
             sums: BTreeMap::new(),
             bad: None,
         };
-        translator.prologue(&parameters[2..]);
+        translator.prologue(&parameters[1..]);
         translator.body();
         translator.bad_exit();
         translator.b.seal_all_blocks();
@@ -124,44 +128,46 @@ impl<'a, 'b> Translator<'a, 'b> {
         translator.b.finalize(config);
     }
 
-    /// Whether the function calls anything, and whether the number of its instructions depends on the way before its
-    /// end.
-    fn shape(&self) -> (bool, bool) {
+    /// Whether the number of the function's instructions depends on the way before its end.
+    fn lengths_vary(&self) -> bool {
         let function = &self.unit.linked.functions[self.index];
         let program = &self.unit.linked.programs[function.program as usize];
-        let ops = &program.ops[function.start as usize..function.end as usize];
-        let calls = ops.iter().any(|op| matches!(op, Op::Call { .. } | Op::CallLocal { .. }));
-        (calls, lengths_vary(&program.ops, function.start, function.end))
+        lengths_vary(&program.ops, function.start, function.end)
     }
 
     /// Where the context lies.
     pub(super) fn context(&mut self) -> Value {
-        self.b.ins().load(types::I64, flags(), self.raw, std::mem::offset_of!(RawContext, this) as i32)
+        self.b.use_var(self.raw)
     }
 
-    /// Of a main function, nothing is pending, and r1 is an address in the region; others get the instructions counted so far as well.
+    /// The word of the context at an offset.
+    pub(super) fn field(&mut self, offset: usize) -> Value {
+        let context = self.context();
+        self.b.ins().load(types::I64, flags(), context, offset as i32)
+    }
+
+    /// Sets the word of the context at an offset.
+    pub(super) fn set_field(&mut self, offset: usize, value: Value) {
+        let context = self.context();
+        self.b.ins().store(flags(), value, context, offset as i32);
+    }
+
+    /// Of a main function, nothing is pending, and r1 is an address in the region; others get their frame pointer and the
+    /// instructions counted so far as well.
     fn prologue(&mut self, parameters: &[Value]) {
         let zero = self.constant(0);
-        let main = self.unit.linked.functions[self.index].main;
-        let (calls, joins) = self.shape();
-        if calls {
-            // A value that comes in a register and goes to callees in one is moved about between the two.
-            self.raw = self.context();
-        }
-        // Where ways of different lengths join, a register that is added to on some beats constants on all.
-        let start =
-            if joins { self.b.ins().load(types::I64, flags(), self.raw, PENDING_OFFSET) } else { zero };
-        let (count, arguments) = match main {
-            true => (start, &parameters[..1]),
-            false => (parameters[0], &parameters[1..]),
+        let (count, arguments) = if self.unit.linked.functions[self.index].main {
+            let (words, arguments) = parameters.split_at(WORDS);
+            self.words = words.to_vec();
+            self.ranges.insert(arguments[0], Range::up_to(self.unit.layout.size() - 1));
+            // Where ways of different lengths join, a register that is added to on some beats constants on all.
+            let count = if self.lengths_vary() { self.field(PENDING_OFFSET) } else { zero };
+            (count, arguments)
+        } else {
+            self.frame = Some(parameters[0]);
+            self.ranges.insert(parameters[0], FRAME_POINTERS);
+            (parameters[1], &parameters[2..])
         };
-        if main {
-            self.ranges.insert(parameters[0], Range::up_to(self.unit.layout.size() - 1));
-            self.words = parameters[1..].to_vec();
-        }
-        // Stacks end below the host's area, and below every frame pointer there is a frame.
-        let frame = Range { low: ZERO_BYTES + STACK_BYTES_FRAME, high: HOST_AREA };
-        self.ranges.insert(self.frame, frame);
         for register in 0..10 {
             let value = if register > 0 { arguments.get(register - 1) } else { None };
             self.b.def_var(self.registers[register], *value.unwrap_or(&zero));
@@ -215,7 +221,18 @@ impl<'a, 'b> Translator<'a, 'b> {
     }
 
     pub(super) fn get(&mut self, register: u8) -> Value {
-        if register == 10 { self.frame } else { self.b.use_var(self.registers[usize::from(register)]) }
+        if register == 10 { self.frame() } else { self.b.use_var(self.registers[usize::from(register)]) }
+    }
+
+    /// r10. Of a main function it is read again where it is needed, so that it need not outlive calls.
+    pub(super) fn frame(&mut self) -> Value {
+        if let Some(frame) = self.frame.or(self.facts.frame) {
+            return frame;
+        }
+        let frame = self.field(std::mem::offset_of!(RawContext, frame));
+        self.ranges.insert(frame, FRAME_POINTERS);
+        self.facts.frame = Some(frame);
+        frame
     }
 
     pub(super) fn set(&mut self, register: u8, value: Value) {
@@ -287,7 +304,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         let size = self.unit.layout.size();
         let range = self.range_of(value);
         if let Some(known) = range.known().filter(|known| *known < size.min(1 << 30)) {
-            return Place { address: self.raw, offset: REGION_OFFSET + known as i32 };
+            return Place { address: self.context(), offset: REGION_OFFSET + known as i32 };
         }
         let (inside, offset) = match self.sums.get(&value) {
             _ if range.high >= size => {
@@ -298,7 +315,8 @@ impl<'a, 'b> Translator<'a, 'b> {
             Some((part, more)) => (*part, *more),
             None => (value, 0),
         };
-        Place { address: self.b.ins().iadd(self.raw, inside), offset: REGION_OFFSET + offset }
+        let context = self.context();
+        Place { address: self.b.ins().iadd(context, inside), offset: REGION_OFFSET + offset }
     }
 
     /// Notes that a value is another and a small constant.

@@ -1,9 +1,10 @@
 //! Native code through Cranelift: one machine function for each BPF function, shared by all instances.
 //!
-//! The calling convention of a main function is `(raw context, frame pointer, r1, the first three words there) ->
-//! (r0, instructions executed)`, r1 being an address in the region. Others are `(raw context, frame pointer, instructions executed before,
-//! r1 .. rN)`, N being the registers the function reads, and go on counting. The region's base comes from the
-//! context, so code holds no address of an instance. Not here: translation of instructions (`function`, `flow`,
+//! The calling convention of a main function is `(raw context, the first three words where r1 points, r1) ->
+//! (r0, instructions executed)`, r1 being an address in the region; its frame pointer is in the context. Others are
+//! `(raw context, frame pointer, instructions executed before, r1 .. rN)`, N being the registers the function reads, and go
+//! on counting. A host function gives the context back (`Answer`), so no register has to outlive its call for that. The
+//! region lies beside the context, so code holds no address of an instance. Not here: translation of instructions (`function`, `flow`,
 //! `ending`, `alu`, `call`, `range`), what they mean (`exec::interp` is the reference).
 
 mod alu;
@@ -11,6 +12,7 @@ mod call;
 mod ending;
 mod flow;
 mod function;
+mod near;
 mod range;
 
 use cranelift_codegen::ir::{AbiParam, Signature, types};
@@ -70,7 +72,8 @@ impl NativeEntry {
         if let NativeEntry::Main(entry) = self { Some(entry) } else { None }
     }
 
-    /// Runs the function with registers r1 to r5; `words` lie where r1 of a main function points.
+    /// Runs the function with registers r1 to r5; `words` lie where r1 of a main function points, and the context tells
+    /// it its frame pointer.
     ///
     /// # Safety
     /// `raw` must be the live context of an instance of this code, with nobody holding a reference into it
@@ -81,7 +84,7 @@ impl NativeEntry {
         // SAFETY: passed on to the caller.
         unsafe {
             match self {
-                NativeEntry::Main(entry) => entry(raw, frame, r[0], words[0], words[1], words[2]),
+                NativeEntry::Main(entry) => entry(raw, words[0], words[1], words[2], r[0]),
                 NativeEntry::Args0(entry) => entry(raw, frame, 0),
                 NativeEntry::Args1(entry) => entry(raw, frame, 0, r[0]),
                 NativeEntry::Args2(entry) => entry(raw, frame, 0, r[0], r[1]),
@@ -139,6 +142,8 @@ pub(crate) struct Unit<'a> {
     pub image: &'a ObjectImage,
     pub nr_cpus: u32,
     pub convention: CallConv,
+    /// Whether the code lies in [`near::NearMemory`].
+    pub near: bool,
     pub ids: Vec<FuncId>,
 }
 
@@ -150,13 +155,14 @@ fn signature(convention: CallConv, parameters: usize, results: usize) -> Signatu
     signature
 }
 
-/// Context, frame pointer, r1 and words there or count of instructions and arguments; r0 and the count.
+/// Context, and words and r1 or frame pointer, count of instructions and arguments; r0 and the count.
 fn function_signature(convention: CallConv, linked: &Linked, index: usize) -> Signature {
     let function = &linked.functions[index];
-    signature(convention, 3 + if function.main { WORDS } else { usize::from(function.args) }, 2)
+    signature(convention, if function.main { 2 + WORDS } else { 3 + usize::from(function.args) }, 2)
 }
 
-fn module() -> Result<JITModule, String> {
+/// A module for code, and whether that lies near our own.
+fn module() -> Result<(JITModule, bool), String> {
     let mut flags = settings::builder();
     let verify = if cfg!(debug_assertions) { "true" } else { "false" };
     let wanted = [
@@ -173,7 +179,13 @@ fn module() -> Result<JITModule, String> {
     }
     let isa = cranelift_native::builder()?;
     let isa = isa.finish(settings::Flags::new(flags)).map_err(|error| error.to_string())?;
-    Ok(JITModule::new(JITBuilder::with_isa(isa, default_libcall_names())))
+    let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
+    let memory = near::NearMemory::new();
+    let near = memory.is_some();
+    if let Some(memory) = memory {
+        builder.memory_provider(Box::new(memory)).symbol_lookup_fn(Box::new(near::address));
+    }
+    Ok((JITModule::new(builder), near))
 }
 
 /// Compiles every function of the object.
@@ -184,7 +196,7 @@ pub(crate) fn compile(
     nr_cpus: u32,
 ) -> Result<NativeCode, BpfError> {
     let fail = |function: &str, what: String| BpfError::Native { function: function.to_owned(), what };
-    let mut module = module().map_err(|what| fail(&image.name, what))?;
+    let (mut module, near) = module().map_err(|what| fail(&image.name, what))?;
     let convention = module.isa().default_call_conv();
     if convention == CallConv::WindowsFastcall {
         let what = "functions that return two words are not made for this system: use the interpreter";
@@ -197,7 +209,7 @@ pub(crate) fn compile(
         let id = module.declare_function(&name, Linkage::Local, &signature);
         ids.push(id.map_err(|error| fail(&function.name, error.to_string()))?);
     }
-    let unit = Unit { linked, layout, image, nr_cpus, convention, ids };
+    let unit = Unit { linked, layout, image, nr_cpus, convention, near, ids };
     let (mut context, mut scratch) = (module.make_context(), FunctionBuilderContext::new());
     let mut sizes = Vec::new();
     for index in 0..linked.functions.len() {
