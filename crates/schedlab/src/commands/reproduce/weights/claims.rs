@@ -219,7 +219,7 @@ fn batch_gains(programs: &[OfProgram]) -> Claim {
         all.filter(|(program, _)| *program == name).map(|(_, ratio)| ratio).collect()
     };
     let least = |name: &str| of(name).iter().map(|ratio| ratio.low).fold(1.0, f64::min);
-    let without: Vec<String> = ["fibo", "c-ray"]
+    let without: Vec<String> = ["fibo", "rays"]
         .into_iter()
         .filter(|name| of(name).iter().all(|ratio| ratio.high >= 1.0 - EFFECT_MIN))
         .map(|name| format!("{name} (a gain of up to {:.1} % is left open)", (1.0 - least(name)) * 100.0))
@@ -233,7 +233,7 @@ fn batch_gains(programs: &[OfProgram]) -> Claim {
     let slower =
         if slower.is_empty() { "no program loses more than 1 %".to_owned() } else { slower.join(", ") };
     claim(
-        "some batch programs (fibo, c-ray) gain when the range is narrowed or widened",
+        "some batch programs (fibo, c-ray; here fibo, rays) gain when the range is narrowed or widened",
         (!without.is_empty()).then(|| {
             format!(
                 "no gain beyond 1 % of {}: programs of one nice value have the same shares under every table",

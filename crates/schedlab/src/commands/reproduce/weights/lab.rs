@@ -6,14 +6,14 @@ use crate::args::MachineChoice;
 use crate::failure::Failure;
 use crate::inputs::machines;
 use crate::progress;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use indicatif::ProgressBar;
 use schedlab_model::event::{Event, EventKind, EventSink};
 use schedlab_model::lever::Setting;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::topology::Topology;
 use schedlab_model::weights::WeightTable;
-use schedlab_model::workload::file;
+use schedlab_model::workload::Workload;
 use schedlab_model::{Nanos, TaskId};
 use schedlab_sim::{Simulation, SimulationConfig};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,8 +54,8 @@ pub enum Cpus {
 /// One run to be made.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Text of a workload file.
-    pub workload: String,
+    /// What runs.
+    pub workload: Arc<Workload>,
     /// Where.
     pub cpus: Cpus,
     /// Name of the table.
@@ -93,9 +93,9 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// When the last task of a program ended: those with its name and a number.
+    /// When the last task of a program ended: that of its name, or its threads, `NAME.0` and on.
     pub fn end_of(&self, program: &str) -> Option<f64> {
-        let of_program = |task: &&OfTask| task.name.trim_end_matches(|c: char| c.is_ascii_digit()) == program;
+        let of_program = |task: &&OfTask| task.name.split('.').next() == Some(program);
         let ends = self.tasks.iter().filter(of_program).map(|task| task.end_s);
         ends.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
     }
@@ -130,8 +130,8 @@ impl<'a> Lab<'a> {
     }
 
     /// A job for every table and every seed: `[table][seed]`.
-    pub fn every(&self, tables: &[&'static str], cpus: Cpus, workload: &str) -> Vec<Job> {
-        let job = |table, seed| Job { workload: workload.to_owned(), cpus, table, seed, picks: false };
+    pub fn every(&self, tables: &[&'static str], cpus: Cpus, workload: &Arc<Workload>) -> Vec<Job> {
+        let job = |table, seed| Job { workload: Arc::clone(workload), cpus, table, seed, picks: false };
         let of_table = |&table: &&'static str| self.seeds.iter().map(move |&seed| job(table, seed));
         tables.iter().flat_map(of_table).collect()
     }
@@ -165,14 +165,13 @@ impl<'a> Lab<'a> {
     }
 
     fn run_one(&self, job: &Job) -> Result<Ran, Failure> {
-        let workload = file::parse(&job.workload).context("a workload of the reproduction")?;
         let machine = if job.cpus == Cpus::One { &self.one } else { &self.four };
-        let length = workload.duration;
+        let length = job.workload.duration;
         let config = SimulationConfig {
             settings: vec![Setting::Weights(table(job.table))],
             seed: job.seed,
             begins_live: true,
-            ..SimulationConfig::new(machine.clone(), Arc::new(workload))
+            ..SimulationConfig::new(machine.clone(), Arc::clone(&job.workload))
         };
         let mut watch = Watch::new(self.interrupted, job.picks, length, machine.topology.cpu_count());
         let failed = |error| Failure::BadInput(anyhow!("{}: {error}", job.table));

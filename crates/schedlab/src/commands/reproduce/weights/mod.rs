@@ -1,7 +1,7 @@
 //! cfs-weights-2021: weight tables of 8, 20, 40 and 60 weights under CFS of Linux 5.7, simulated.
 //!
 //! [`derived`] has tables 1 to 5, [`vruntimes`] figure 2 and [`picks`] what it is about, [`shares`] figure 3, [`programs`] table 7 and figure 4,
-//! [`claims`] what the paper says and whether it comes out; [`lab`] makes the runs. The paper prints its tables and figures
+//! [`claims`] what the paper says and whether it comes out; [`works`] has the programs, [`lab`] makes the runs. The paper prints its tables and figures
 //! as pictures, which are lost: no number of its own is known but those in its text.
 
 mod claims;
@@ -12,6 +12,7 @@ mod picks;
 mod programs;
 mod shares;
 mod vruntimes;
+mod works;
 
 use crate::args::reproduce::ReproduceArgs;
 use crate::commands::{Context, common};

@@ -5,49 +5,32 @@
 
 use super::lab::{Cpus, Job, LINUX, Lab, Ran, TABLES, seconds, table};
 use super::render_table;
+use super::works::{self, ENDLESS};
 use crate::failure::Failure;
-use schedlab_model::Nice;
+use schedlab_model::workload::Workload;
+use schedlab_model::{Nanos, Nice};
 use serde::Serialize;
+use std::sync::Arc;
 
-/// Programs on one CPU: names, nice values, steps.
+/// Three tasks on one CPU: two that never sleep take turns under any table.
 struct Scene {
     title: &'static str,
-    tasks: &'static [(&'static str, i64, &'static str)],
-    /// Whether one of them sleeps.
+    /// Nice values of fibo, primes, rays.
+    nice: [i64; 3],
+    /// Whether an interactive task takes the place of primes: the last, of nice 0.
     sleeps: bool,
 }
 
-const HOG: &str = "[{ run = \"1000000s\" }]";
-const PRIMES: &str = "[{ loop = { steps = [{ run = \"1ms\" }] } }]";
-const INTERACTIVE: &str = "[{ loop = { steps = [{ run = { uniform = [\"1ms\", \"3ms\"] } }, { sleep = { uniform = [\"2ms\", \"9ms\"] } }] } }]";
+const fn hogs(title: &'static str, nice: [i64; 3]) -> Scene {
+    Scene { title, nice, sleeps: false }
+}
 
-/// Three tasks each: two that never sleep take turns under any table.
 const SCENES: [Scene; 5] = [
-    Scene {
-        title: "none sleeps, all nice 0",
-        tasks: &[("fibo", 0, HOG), ("sysbench", 0, PRIMES), ("c-ray", 0, HOG)],
-        sleeps: false,
-    },
-    Scene {
-        title: "none sleeps, all nice 4",
-        tasks: &[("fibo", 4, HOG), ("sysbench", 4, PRIMES), ("c-ray", 4, HOG)],
-        sleeps: false,
-    },
-    Scene {
-        title: "none sleeps, nice 0, 1, 0",
-        tasks: &[("fibo", 0, HOG), ("sysbench", 1, PRIMES), ("c-ray", 0, HOG)],
-        sleeps: false,
-    },
-    Scene {
-        title: "none sleeps, nice 0, 5, 0",
-        tasks: &[("fibo", 0, HOG), ("sysbench", 5, PRIMES), ("c-ray", 0, HOG)],
-        sleeps: false,
-    },
-    Scene {
-        title: "one sleeps, all nice 0",
-        tasks: &[("fibo", 0, HOG), ("c-ray", 0, HOG), ("sleeper", 0, INTERACTIVE)],
-        sleeps: true,
-    },
+    hogs("none sleeps, all nice 0", [0, 0, 0]),
+    hogs("none sleeps, all nice 4", [4, 4, 4]),
+    hogs("none sleeps, nice 0, 1, 0", [0, 1, 0]),
+    hogs("none sleeps, nice 0, 5, 0", [0, 5, 0]),
+    Scene { title: "one sleeps, all nice 0", nice: [0, 0, 0], sleeps: true },
 ];
 
 /// A scene under a table against the same under Linux's.
@@ -137,14 +120,13 @@ fn compare(scene: &Scene, name: &'static str, here: &[Ran], linux: &[Ran]) -> Co
         Some(first) => first.pick - 1,
         None => ran.picks.len(),
     };
-    let nice = scene.tasks[0].1;
     let found = || firsts.iter().flatten();
     let by_turn = found().filter(|first| first.turn.is_some()).count();
     let near = |first: &&Difference| first.turn.is_none() && first.apart_us <= NEARLY_EQUAL_US;
     let by_rounding = found().filter(near).count();
     Compared {
         scene: scene.title,
-        alike: !scene.sleeps && scene.tasks.iter().all(|(_, own, _)| *own == nice),
+        alike: !scene.sleeps && scene.nice.iter().all(|nice| *nice == scene.nice[0]),
         table: name,
         equal,
         seeds: here.len(),
@@ -182,7 +164,7 @@ fn first_difference(here: &Ran, linux: &Ran) -> Option<Difference> {
 fn because(scene: &Scene, name: &str, by_turn: usize, by_rounding: usize) -> String {
     let [linux, here] = [table(LINUX), table(name)].map(|table| {
         let weight = |nice| table.weight(Nice::widened(nice).expect("within Linux's range"));
-        (weight(scene.tasks[0].1), weight(scene.tasks[1].1))
+        (weight(scene.nice[0]), weight(scene.nice[1]))
     });
     if linux.0 * here.1 != linux.1 * here.0 {
         let ((a, b), (c, d)) = (linux, here);
@@ -203,12 +185,15 @@ fn because(scene: &Scene, name: &str, by_turn: usize, by_rounding: usize) -> Str
     )
 }
 
-fn workload(scene: &Scene, length: u32) -> String {
-    let task = |(name, nice, steps): &(&str, i64, &str)| {
-        format!("[[task]]\nname = \"{name}\"\nnice = {nice}\nsteps = {steps}\n")
+fn workload(scene: &Scene, seconds: u64) -> Arc<Workload> {
+    let [fibo, primes, rays] = scene.nice.map(|nice| format!("{ENDLESS},nice={nice}"));
+    let (fibo, rays) = (format!("fibo:{fibo}"), format!("rays:{rays},threads=1"));
+    let all = if scene.sleeps {
+        works::with_interactive(works::programs(&format!("{fibo}+{rays}")), Nanos::from_millis(9))
+    } else {
+        works::programs(&format!("{fibo}+primes:{primes}+{rays}"))
     };
-    let tasks: String = scene.tasks.iter().map(task).collect();
-    format!("name = \"picks\"\nduration = \"{length}s\"\n{tasks}")
+    works::cut(all, Nanos::from_secs(seconds))
 }
 
 /// As text.
@@ -236,7 +221,7 @@ pub fn render(all: &[Compared]) -> String {
         ]
     };
     let titles = [
-        "Picks among fibo, sysbench, c-ray on one CPU against those under linux",
+        "Picks among fibo, primes, rays on one CPU against those under linux",
         "table",
         "runs equal",
         "picks before they differ",
@@ -255,7 +240,6 @@ pub fn render(all: &[Compared]) -> String {
 mod tests {
     use super::*;
     use crate::commands::reproduce::weights::lab::OfTask;
-    use schedlab_model::Nanos;
 
     fn ran(picks: &[u32]) -> Ran {
         let task = |name: &str| OfTask { name: name.to_owned(), cpu_s: 0.0, vruntime_s: 0.0, end_s: None };

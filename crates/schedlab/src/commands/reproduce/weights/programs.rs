@@ -1,31 +1,28 @@
 //! Table 7 and figure 4: programs alone and together under every table; and how slow a program becomes beside others.
 //!
-//! fibo computes at a stretch, sysbench's cpu test has four threads that look for primes, its threads test four that take
-//! turns at a lock, c-ray four that render lines of differing length, fft and sparse stand for the scientific programs: one
-//! thread that works through memory, in larger and smaller steps. All have nice 0, as the paper does not tell another.
+//! fibo computes at a stretch, primes is sysbench's cpu test on four threads, sysbench-threads its threads test, whose four
+//! take turns at locks, rays is c-ray with four that render blocks of rows, linpack and fft stand for the scientific
+//! programs: one thread that works through memory. All have nice 0, as the paper does not tell another.
 //! mflops are work by time: they fall as the time rises.
 
 use super::lab::{Cpus, Job, LINUX, Lab, Ran, TABLES};
 use super::numbers::Interval;
 use super::render_table;
+use super::works::{self, ENDLESS};
 use crate::failure::Failure;
+use schedlab_model::workload::Workload;
 use serde::Serialize;
+use std::sync::Arc;
 
-/// Names of programs, and their tasks as a workload file has them.
+/// Built-in programs with their parameters: two seconds of CPU time each, so that all six together keep four CPUs busy for
+/// three.
 const PROGRAMS: [(&str, &str); 6] = [
-    ("fibo", "steps = [{ run = \"2s\" }]"),
-    ("sb-cpu", "count = 4\nsteps = [{ loop = { count = 500, steps = [{ run = \"1ms\" }] } }]"),
-    (
-        "sb-threads",
-        "count = 4\nsteps = [{ loop = { count = 3000, steps = [{ lock = \"mutex\" }, { run = \"50us\" }, \
-         { yield = true }, { unlock = \"mutex\" }, { run = \"50us\" }] } }]",
-    ),
-    (
-        "c-ray",
-        "count = 4\nsteps = [{ loop = { count = 200, steps = [{ run = { uniform = [\"1ms\", \"4ms\"] } }] } }]",
-    ),
-    ("fft", "steps = [{ loop = { count = 300, steps = [{ touch = 524288 }, { run = \"5ms\" }] } }]"),
-    ("sparse", "steps = [{ loop = { count = 1500, steps = [{ touch = 65536 }, { run = \"1ms\" }] } }]"),
+    ("fibo", "time=2s"),
+    ("primes", "time=2s,threads=4"),
+    ("sysbench-threads", "time=25us"),
+    ("rays", "time=2s"),
+    ("linpack", "time=2s"),
+    ("fft", "time=2s"),
 ];
 
 /// One program under one table.
@@ -73,16 +70,14 @@ pub fn run(lab: &Lab<'_>) -> Result<Programs, Failure> {
 }
 
 /// A workload of these programs.
-fn workload(programs: &[(&str, &str)]) -> String {
-    let tasks = programs
-        .iter()
-        .map(|(name, rest)| format!("[[task]]\nname = \"{name}\"\nprocess = \"{name}\"\n{rest}\n"));
-    format!("name = \"table-7\"\n[channels]\nmutex = {{ type = \"mutex\" }}\n{}", tasks.collect::<String>())
+fn workload(programs: &[(&str, &str)]) -> Arc<Workload> {
+    let parts = programs.iter().map(|(name, parameters)| format!("{name}:{parameters}"));
+    Arc::new(works::programs(&parts.collect::<Vec<_>>().join("+")))
 }
 
 fn table_7(lab: &Lab<'_>) -> Result<Vec<OfProgram>, Failure> {
     let alone = PROGRAMS.iter().map(|program| workload(std::slice::from_ref(program)));
-    let works: Vec<String> = alone.chain([workload(&PROGRAMS)]).collect();
+    let works: Vec<Arc<Workload>> = alone.chain([workload(&PROGRAMS)]).collect();
     let jobs: Vec<Job> = works.iter().flat_map(|work| lab.every(&TABLES, Cpus::All, work)).collect();
     let ran = lab.run(&jobs)?;
     let seeds = lab.seeds.len();
@@ -150,16 +145,10 @@ fn beside(lab: &Lab<'_>) -> Result<Vec<Beside>, Failure> {
     Ok(all)
 }
 
-/// fibo of so many seconds beside hogs.
-fn crowd(runnable: u32, nice: i32, seconds: u32) -> String {
-    let others = match runnable - 1 {
-        0 => String::new(),
-        count => format!(
-            "[[task]]\nname = \"other\"\ncount = {count}\nnice = {nice}\ntarget = false\n\
-             steps = [{{ run = \"1000000s\" }}]\n"
-        ),
-    };
-    format!("name = \"crowd\"\n[[task]]\nname = \"fibo\"\nsteps = [{{ run = \"{seconds}s\" }}]\n{others}")
+/// fibo of so many seconds beside others that never end.
+fn crowd(runnable: u32, nice: i32, seconds: u32) -> Arc<Workload> {
+    let other = format!("+fibo:{ENDLESS},again=1,nice={nice}");
+    Arc::new(works::programs(&(format!("fibo:time={seconds}s") + &other.repeat(runnable as usize - 1))))
 }
 
 /// As text.

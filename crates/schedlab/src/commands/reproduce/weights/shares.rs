@@ -1,32 +1,35 @@
 //! Figure 3: fibo and sysbench on one CPU under every table, how their CPU times grow and what part of the CPU each gets.
 //!
-//! Both never sleep (sysbench's cpu test is a loop over primes), so fair means: the part that its weight is of both. A third
-//! pair has an interactive program instead, which wants 40 % of a CPU.
+//! Both never sleep (sysbench's cpu test is primes), so fair means: the part that its weight is of both. The last pair has an interactive program instead, which wants 40 % of a CPU.
 
 use super::lab::{Cpus, LINUX, Lab, Ran, TABLES, table};
 use super::numbers::Interval;
 use super::render_table;
+use super::works::{self, ENDLESS};
 use crate::failure::Failure;
-use schedlab_model::Nice;
+use schedlab_model::workload::Workload;
+use schedlab_model::{Nanos, Nice};
 use serde::Serialize;
+use std::sync::Arc;
 
-/// Who shares the CPU: names, nice values and steps.
+/// Who shares the CPU with fibo.
 struct Pair {
     title: &'static str,
     nice: [i64; 2],
-    second: &'static str,
-    steps: &'static str,
+    /// Whether the other is interactive instead of a program that never waits.
+    interactive: bool,
 }
 
-const PRIMES: &str = "[{ loop = { steps = [{ run = \"1ms\" }] } }]";
-const INTERACTIVE: &str = "[{ loop = { steps = [{ run = { uniform = [\"1ms\", \"3ms\"] } }, { sleep = { uniform = [\"2ms\", \"4ms\"] } }] } }]";
+const fn hogs(nice: [i64; 2]) -> Pair {
+    Pair { title: "fibo, primes", nice, interactive: false }
+}
 
 const PAIRS: [Pair; 5] = [
-    Pair { title: "fibo, sysbench cpu", nice: [0, 0], second: "sysbench", steps: PRIMES },
-    Pair { title: "fibo, sysbench cpu", nice: [0, 1], second: "sysbench", steps: PRIMES },
-    Pair { title: "fibo, sysbench cpu", nice: [0, 5], second: "sysbench", steps: PRIMES },
-    Pair { title: "fibo, sysbench cpu", nice: [-5, 0], second: "sysbench", steps: PRIMES },
-    Pair { title: "fibo, an interactive program", nice: [0, 0], second: "interactive", steps: INTERACTIVE },
+    hogs([0, 0]),
+    hogs([0, 1]),
+    hogs([0, 5]),
+    hogs([-5, 0]),
+    Pair { title: "fibo, an interactive program", nice: [0, 0], interactive: true },
 ];
 
 /// One pair under one table.
@@ -87,18 +90,20 @@ fn share(pair: &Pair, name: &'static str, runs: &[Ran], linux: &[Ran]) -> Share 
         table: name,
         found: Interval::of_mean(&parts, family),
         more_than_linux: Interval::of_mean(&more, family),
-        by_weights: (pair.second == "sysbench").then(|| by_weights(name, pair.nice)),
+        by_weights: (!pair.interactive).then(|| by_weights(name, pair.nice)),
         quarters: (0..4).map(quarter).collect(),
     }
 }
 
-fn workload(pair: &Pair, seconds: u32) -> String {
-    let Pair { nice: [a, b], second, steps, .. } = pair;
-    format!(
-        "name = \"figure-3\"\nduration = \"{seconds}s\"\n\
-         [[task]]\nname = \"fibo\"\nnice = {a}\nsteps = [{{ run = \"1000000s\" }}]\n\
-         [[task]]\nname = \"{second}\"\nnice = {b}\nsteps = {steps}\n"
-    )
+fn workload(pair: &Pair, seconds: u64) -> Arc<Workload> {
+    let [a, b] = pair.nice;
+    let fibo = format!("fibo:{ENDLESS},nice={a}");
+    let both = if pair.interactive {
+        works::with_interactive(works::programs(&fibo), Nanos::from_millis(4))
+    } else {
+        works::programs(&format!("{fibo}+primes:{ENDLESS},nice={b}"))
+    };
+    works::cut(both, Nanos::from_secs(seconds))
 }
 
 /// As text.

@@ -1,18 +1,21 @@
 //! Figure 2: how fast a task's vruntime grows under every table.
 //!
-//! fibo beside another of its nice value on one CPU. The paper does not tell nice values: nice 0 is what every program has
+//! fibo beside another fibo of its nice value on one CPU. The paper does not tell nice values: nice 0 is what every program has
 //! that nobody changes, nice 4 the weakest of its group of five, and the strongest of each table is where the range of
 //! weights is widest.
 
 use super::lab::{Cpus, LINUX, Lab, Ran, TABLES, table};
 use super::numbers::Interval;
 use super::render_table;
+use super::works::{self, ENDLESS};
 use crate::failure::Failure;
-use schedlab_model::Nice;
+use schedlab_model::workload::Workload;
+use schedlab_model::{Nanos, Nice};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// How often vruntime is looked at.
-const QUARTERS: u32 = 4;
+const QUARTERS: u64 = 4;
 
 /// The tables as the paper has them, with one nice value for each weight.
 const SHRUNK: [&str; 4] = ["group:5:shrink", "group:2:shrink", LINUX, "refine:60"];
@@ -68,11 +71,9 @@ pub fn run(lab: &Lab<'_>) -> Result<Vec<Pace>, Failure> {
     Ok(cases.iter().zip(of_cases).map(of).collect())
 }
 
-fn workload(nice: i32, ms: u32) -> String {
-    let task = |name: &str| {
-        format!("[[task]]\nname = \"{name}\"\nnice = {nice}\nsteps = [{{ run = \"1000000s\" }}]\n")
-    };
-    format!("name = \"figure-2\"\nduration = \"{ms}ms\"\n{}{}", task("fibo"), task("other"))
+fn workload(nice: i32, ms: u64) -> Arc<Workload> {
+    let fibo = format!("fibo:{ENDLESS},nice={nice}");
+    works::cut(works::programs(&format!("{fibo}+{fibo}")), Nanos::from_millis(ms))
 }
 
 /// As text.
