@@ -400,11 +400,13 @@ pub struct RecordArgs {
   sudo schedlab play streaming.toml
   sudo schedlab play periodic:hogs=8 --duration 2s --runs 5 --json live.json
   sudo schedlab play periodic --set policy=batch --record periodic.slrec
+  sudo schedlab play hogs:count=2,nice=5 --duration 2s --vruntime --html v.html
   schedlab play locks.toml --bare          without the recorder: needs no root, tells less
   schedlab vm boot --kernel 6.12 --file locks.toml -- schedlab play locks.toml
 
 The workload's tasks are threads and processes of its own, with its policies; all of them end with the
 play, also at Ctrl-C. What a live kernel cannot play is refused by name before anything starts.")]
+#[command(group = clap::ArgGroup::new("kept").args(["record", "perfetto", "html"]).multiple(true))]
 pub struct PlayArgs {
     /// Workload file (.toml, rt-app .json) or built-in workload
     #[arg(value_name = "WORKLOAD", value_hint = ValueHint::FilePath)]
@@ -422,11 +424,15 @@ pub struct PlayArgs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Without the recorder: only times and switches that the tasks themselves are told
-    #[arg(long, conflicts_with_all = ["record", "perfetto"])]
+    #[arg(long, conflicts_with_all = ["record", "perfetto", "html"])]
     pub bare: bool,
     /// Keep the recording of the first run
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
+    /// Record the virtual runtime of the workload's tasks at each switch, as `record --vruntime` does, for a recording,
+    /// a trace or a page
+    #[arg(long, requires = "kept")]
+    pub vruntime: bool,
     /// Keep the costs of this machine file in the recording (see `schedlab machine --calibrate`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub machine: Option<String>,
@@ -436,6 +442,9 @@ pub struct PlayArgs {
     /// Write a Perfetto trace of the first run (open it at ui.perfetto.dev)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perfetto: Option<PathBuf>,
+    /// Write the first run as a page with its pictures: who ran when, CPU time and virtual runtime of each task
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
     /// Write every number of every run and task as a Parquet table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = parse_table_file)]
     pub parquet: Option<PathBuf>,

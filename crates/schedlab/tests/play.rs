@@ -107,19 +107,23 @@ fn live_and_simulated_runs_count_the_same() {
     assert_eq!(documents[0]["obtained"], "measured_here");
 }
 
+/// Two hogs of nice 0 and 5 on CPU 0, for 800 ms.
+fn heavy_and_light() -> String {
+    let hog = |name: &str, nice: i32| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nnice = {nice}\ncpus = \"0\"\nsteps = [{{ loop = {{ steps = [{{ run = \"2ms\" }}] }} }}]\n"
+        )
+    };
+    format!("name = \"hogs\"\nduration = \"800ms\"\n{}{}", hog("heavy", 0), hog("light", 5))
+}
+
 #[test]
 fn shares_follow_weights_and_periods_are_kept() {
     if !can_record() {
         return;
     }
     let directory = scratch("play-shares");
-    let hog = |name: &str, nice: i32| {
-        format!(
-            "[[task]]\nname = \"{name}\"\nnice = {nice}\ncpus = \"0\"\nsteps = [{{ loop = {{ steps = [{{ run = \"2ms\" }}] }} }}]\n"
-        )
-    };
-    let text = format!("name = \"hogs\"\nduration = \"800ms\"\n{}{}", hog("heavy", 0), hog("light", 5));
-    file(&directory, "hogs.toml", text);
+    file(&directory, "hogs.toml", heavy_and_light());
     let result = run_in(&directory, &["play", "hogs.toml", "--json", "-"]).done().json();
     let tasks = result["runs"][0]["tasks"].as_array().expect("tasks");
     let cpu = |name: &str| {
@@ -129,6 +133,40 @@ fn shares_follow_weights_and_periods_are_kept() {
     // Weights 1024 and 335: 3.06 times, whoever else uses the CPU.
     let ratio = cpu("heavy") / cpu("light");
     assert!((2.6..3.6).contains(&ratio), "{ratio}: {tasks:?}");
+}
+
+/// Two hogs of one CPU whose weights differ grow alike in virtual time; the page and the trace draw it.
+#[test]
+fn virtual_runtimes_of_a_play_are_recorded_if_asked_for() {
+    let directory = scratch("play-vruntime");
+    let keep = ["--vruntime", "--record", "v.slrec", "--html", "v.html", "--perfetto", "v.pftrace"];
+    let words = ["play", "hogs:count=2,nice=5", "--bare"];
+    run_in(&directory, &[&words[..], &keep[..3]].concat()).refused(2, &["--bare", "--record"]);
+    run_in(&directory, &["play", "hogs", "--vruntime"]).refused(2, &["--record", "--perfetto", "--html"]);
+    if !can_record() {
+        return;
+    }
+    file(&directory, "hogs.toml", heavy_and_light());
+    run_in(&directory, &[&["play", "hogs.toml"][..], &keep].concat()).done();
+    let recording = decoded(&directory.join("v.slrec"));
+    let growth = |name: &str| {
+        let value = |event: &schedlab_model::Event| match event.kind {
+            EventKind::Vruntime { task, vruntime, .. } if recording.task(task).name == name => Some(vruntime),
+            _ => None,
+        };
+        let values: Vec<i64> = recording.events.iter().filter_map(value).collect();
+        assert!(values.len() > 20, "{name} is told at each switch: {}", values.len());
+        (values[values.len() - 1] - values[0]) as f64
+    };
+    let ratio = growth("heavy") / growth("light");
+    assert!((0.8..1.25).contains(&ratio), "virtual runtimes grow alike: {ratio}");
+    let page = std::fs::read_to_string(directory.join("v.html")).expect("a page");
+    for says in ["virtual runtime of each task", "heavy: ", "light: ", "of virtual runtime"] {
+        assert!(page.contains(says), "the page does not say {says:?}");
+    }
+    let trace = std::fs::read(directory.join("v.pftrace")).expect("a trace");
+    let track = b"virtual runtime of light";
+    assert!(trace.windows(track.len()).any(|bytes| bytes == track), "the trace has the track");
 }
 
 #[test]

@@ -165,7 +165,16 @@ impl Player<'_> {
     fn play(&self, run: u32) -> Play<'_> {
         let (workload, here, interrupted) = (self.workload, self.here, self.interrupted);
         let (seed, duration) = (self.args.seed + u64::from(run), self.args.duration);
-        Play { workload, seed, duration, here, interrupted, what: &self.args.work, context: self.context }
+        Play {
+            workload,
+            seed,
+            duration,
+            vruntime: self.args.vruntime,
+            here,
+            interrupted,
+            what: &self.args.work,
+            context: self.context,
+        }
     }
 
     fn outcome(&self, metrics: RunMetrics, cut: bool) -> RunOutcome {
@@ -225,8 +234,11 @@ impl Player<'_> {
             let bytes = schedlab_model::recording::codec::encode(recording).map_err(Failure::input)?;
             write_file(path, &bytes)?;
         }
-        match &self.args.perfetto {
-            Some(path) => write_file(path, &pictures::trace_of(recording)),
+        if let Some(path) = &self.args.perfetto {
+            write_file(path, &pictures::trace_of(recording))?;
+        }
+        match &self.args.html {
+            Some(path) => write_file(path, pictures::page_of(&self.args.work, recording).as_bytes()),
             None => Ok(()),
         }
     }
@@ -240,6 +252,8 @@ pub(super) struct Play<'a> {
     pub seed: u64,
     /// Where it is cut.
     pub duration: Option<Nanos>,
+    /// Whether the virtual runtime of its tasks is recorded.
+    pub vruntime: bool,
     /// This machine.
     pub here: &'a MachineDescription,
     /// Ends it.
@@ -271,6 +285,7 @@ impl Play<'_> {
         let what = format!("the workload {}", self.workload.name);
         let options = RecordOptions {
             machine: Some(self.here.clone()),
+            vruntime: self.vruntime,
             ..RecordOptions::new(Target::Processes(what, company.processes()))
         };
         let bar = progress::spinner(self.context.quiet, format!("playing {}", self.what));

@@ -87,6 +87,7 @@ impl Live<'_> {
             workload: &workload,
             seed: self.args.seed,
             duration: self.args.duration,
+            vruntime: false,
             here: self.here,
             interrupted: self.interrupted,
             what: work,
