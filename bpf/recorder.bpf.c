@@ -47,13 +47,6 @@ struct {
 	__type(value, u32);
 } target_processes SEC(".maps");
 
-/* What a class counts a task's CPU time by. */
-enum clock {
-	CLOCK_UNKNOWN,
-	CLOCK_FAIR,	/* se.vruntime */
-	CLOCK_EXT,	/* scx.dsq_vtime, if the scheduler keeps any */
-};
-
 /* What is known of a task of the target. */
 struct target {
 	u64 channel;		/* of the open operation */
@@ -472,6 +465,38 @@ static __always_inline void tell_vruntime(u64 now, struct task_struct *task, str
 		tell(now, RECORD_VRUNTIME, target->advances, 0, task->pid, target->advances == CLOCK_FAIR ? fair : ext, 0);
 }
 
+/* Counters of every CPU, opened by the reader where the processor has them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, int);
+	__type(value, u32);
+} cache_references SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, int);
+	__type(value, u32);
+} cache_misses SEC(".maps");
+
+/* What the task that leaves did to the cache since it came; from now on counts for the next one. */
+static __always_inline void tell_cache_use(u64 now, struct ring *ring, struct task_struct *prev,
+					   struct target *target)
+{
+	struct bpf_perf_event_value references = {}, misses = {};
+	bool known = ring->caches_read;
+
+	ring->caches_read = !bpf_perf_event_read_value(&cache_references, BPF_F_CURRENT_CPU, &references,
+						       sizeof(references)) &&
+			    !bpf_perf_event_read_value(&cache_misses, BPF_F_CURRENT_CPU, &misses, sizeof(misses));
+	if (target && known && ring->caches_read)
+		tell(now, RECORD_CACHE_USE, 0, 0, prev->pid, references.counter - ring->references,
+		     misses.counter - ring->misses);
+	ring->references = references.counter;
+	ring->misses = misses.counter;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
@@ -486,6 +511,8 @@ int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struc
 	ring->fast = 0;
 	if (prev->pid)
 		target = bpf_task_storage_get(&targets, prev, 0, 0);
+	if (config.caches)
+		tell_cache_use(now, ring, prev, target);
 	if (target) {
 		if (!preempt && state != 4)
 			open_operation(now, prev, target, state == 0, false);

@@ -43,6 +43,7 @@ typedef int pid_t;
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
@@ -61,6 +62,14 @@ enum {
 	BPF_NOEXIST = 1,
 	BPF_EXIST = 2,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+};
+
+#define BPF_F_CURRENT_CPU 0xffffffffULL
+
+struct bpf_perf_event_value {
+	u64 counter;
+	u64 enabled;
+	u64 running;
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

@@ -42,7 +42,15 @@ enum record_kind {
 	RECORD_PRIORITY_LENT,	/* pid, a: who lends it or 0 when it is given back, b: prio in force */
 	RECORD_PEERS,		/* a and b: channels of the two directions of a connection */
 	RECORD_REST,		/* sends that no pattern explains. pid, a: since when, b: bytes, from bit 40 on their number */
-	RECORD_VRUNTIME,	/* pid, a: virtual runtime; after the switch at which the task comes or goes */
+	RECORD_VRUNTIME,	/* pid, op: enum clock, a: value; after the switch at which the task comes or goes */
+	RECORD_CACHE_USE,	/* pid, a: references, b: misses; before the switch at which the task goes */
+};
+
+/* What a class counts a task's CPU time by. */
+enum clock {
+	CLOCK_UNKNOWN,
+	CLOCK_FAIR,	/* se.vruntime */
+	CLOCK_EXT,	/* scx.dsq_vtime, if the scheduler keeps any */
 };
 
 /* Numbered as the model's Operation. */
@@ -105,6 +113,7 @@ struct recorder_config {
 	u32 ring_shift;		/* its logarithm */
 	u8 classes[SYSCALLS_MAX];
 	u8 vruntime;		/* tell the target's virtual runtimes */
+	u8 caches;		/* tell the target's use of caches */
 };
 
 /* How operations are told that neither wait nor wake. */
@@ -145,7 +154,10 @@ struct ring {
 	u32 sends_count;
 	u32 fast;		/* it is a target without an open operation */
 	u64 since;		/* when the current task was last looked at, or switched in */
-	u64 pad2[4];
+	u64 references;		/* of its cache, as its counters showed them when the current task came */
+	u64 misses;
+	u64 caches_read;	/* they showed something then */
+	u64 pad2[1];
 };
 
 #endif

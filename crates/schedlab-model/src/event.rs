@@ -170,6 +170,15 @@ pub enum Operation {
     OtherIo,
 }
 
+/// By what clock a virtual runtime counts: values of two clocks do not compare, even on one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum VruntimeClock {
+    /// That of the fair class: `se.vruntime`.
+    Fair,
+    /// That of a sched_ext scheduler: `scx.dsq_vtime`.
+    Ext,
+}
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -338,8 +347,20 @@ pub enum EventKind {
     Vruntime {
         /// The task.
         task: TaskId,
+        /// Which of the two it is.
+        clock: VruntimeClock,
         /// In ns of a task of weight 1024, as its queue counts: values of different queues do not compare.
         vruntime: i64,
+    },
+    /// What the task did to the cache since it came to its CPU, just before the switch at which it leaves: by the
+    /// processor's counters, if they were read ([`crate::recording::CacheCounting`]).
+    CacheUse {
+        /// The task.
+        task: TaskId,
+        /// Accesses that reached the cache that is counted, usually the last level.
+        references: u64,
+        /// Of which found nothing there.
+        misses: u64,
     },
     /// The key the scheduler ranks the task by, at a change. Lower runs sooner.
     Rank {

@@ -1,7 +1,7 @@
 //! The recording file: round trips of arbitrary recordings, and what happens to cut and changed files.
 
 use proptest::prelude::*;
-use schedlab_model::event::{Context, IrqSource, Operation, PrevState};
+use schedlab_model::event::{Context, IrqSource, Operation, PrevState, VruntimeClock};
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::recording::codec::{CodecError, RecordingWriter, VERSION, decode, decode_prefix, encode};
 use schedlab_model::recording::{
@@ -83,7 +83,12 @@ fn kind() -> impl Strategy<Value = EventKind> {
         1 => (task(), nanos(), nanos())
             .prop_map(|(task, released, deadline)| EventKind::Job { task, released, deadline }),
         1 => (task(), any::<i64>()).prop_map(|(task, key)| EventKind::Rank { task, key }),
-        1 => (task(), any::<i64>()).prop_map(|(task, vruntime)| EventKind::Vruntime { task, vruntime }),
+        1 => (task(), any::<bool>(), any::<i64>()).prop_map(|(task, ext, vruntime)| {
+            let clock = if ext { VruntimeClock::Ext } else { VruntimeClock::Fair };
+            EventKind::Vruntime { task, clock, vruntime }
+        }),
+        1 => (task(), any::<u64>(), any::<u64>())
+            .prop_map(|(task, references, misses)| EventKind::CacheUse { task, references, misses }),
         2 => (operation(), any::<u64>()).prop_map(|((task, operation, channel), amount)| {
             EventKind::OperationEnter { task, operation, channel, amount }
         }),

@@ -1,7 +1,7 @@
 //! What happened when: stays on CPUs, wake-ups, queue lengths, rank keys and virtual runtimes of one run, in the order of
 //! time. Pictures and traces are made from it; numbers are not ([`crate::metrics`] makes those).
 
-use schedlab_model::event::{Context, Event, EventKind, PrevState, PriorityCause};
+use schedlab_model::event::{Context, Event, EventKind, PrevState, PriorityCause, VruntimeClock};
 use schedlab_model::ids::{CpuId, TaskId};
 use schedlab_model::recording::TaskInfo;
 use schedlab_model::time::Nanos;
@@ -65,6 +65,17 @@ pub struct PriorityStep {
     pub cause: PriorityCause,
 }
 
+/// A queue that orders tasks by virtual runtime. Each has a clock of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Queue {
+    /// Of this CPU.
+    pub cpu: CpuId,
+    /// Of the fair class, or of a sched_ext scheduler.
+    pub clock: VruntimeClock,
+    /// Of this control group, by the first task that was in it.
+    pub group: TaskId,
+}
+
 /// The virtual runtime of a task as it came to a CPU or had left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VruntimePoint {
@@ -72,8 +83,10 @@ pub struct VruntimePoint {
     pub time: Nanos,
     /// Whose.
     pub task: TaskId,
-    /// On whose queue: a CPU's, of a control group (by the first task that was in it). Each has a clock of its own.
-    pub queue: (CpuId, TaskId),
+    /// On whose queue.
+    pub queue: Queue,
+    /// Whether it runs from here on.
+    pub runs: bool,
     /// In ns of a task of weight 1024, as the queue counts.
     pub value: i64,
 }
@@ -177,11 +190,11 @@ impl Builder {
                 self.task(task);
                 self.timeline.ranks.push(Point { time, of: task, value: key });
             }
-            EventKind::Vruntime { task, vruntime } => {
-                self.task(task);
+            EventKind::Vruntime { task, clock, vruntime } => {
+                let runs = self.task(task).on_cpu;
                 let group = self.groups.get(task.index()).copied().unwrap_or(TaskId::IDLE);
-                let queue = (cpu, group);
-                self.timeline.vruntimes.push(VruntimePoint { time, task, queue, value: vruntime });
+                let queue = Queue { cpu, clock, group };
+                self.timeline.vruntimes.push(VruntimePoint { time, task, queue, runs, value: vruntime });
             }
             EventKind::Priority { task, before, after, cause } => {
                 self.task(task);

@@ -37,7 +37,7 @@ fn events(scheduler: &str, kernel: KernelVersion, workload: &str) -> Vec<Event> 
 /// Times in ns and virtual runtimes of a task.
 fn told(events: &[Event], of: u32) -> Vec<(u64, i64)> {
     let value = |event: &Event| match event.kind {
-        EventKind::Vruntime { task, vruntime } if task == TaskId(of) => Some((event.time.0, vruntime)),
+        EventKind::Vruntime { task, vruntime, .. } if task == TaskId(of) => Some((event.time.0, vruntime)),
         _ => None,
     };
     events.iter().filter_map(value).collect()

@@ -5,6 +5,8 @@
 
 use schedlab_host::vm::initramfs::find_program;
 use schedlab_host::vm::{Kernel, KernelName, Machine, Run};
+use schedlab_model::Nice;
+use schedlab_model::weights::WeightTable;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -719,6 +721,17 @@ const WEIGHTS: &[Step] = &[
     ("told", "schedlab run cfs --weights group:5 -- true"),
     ("no table", "schedlab run fifo --weights linux -- true"),
     ("too many", "schedlab run cfs --weights group:41 -- true"),
+    (
+        "ten pairs",
+        "schedlab -q run cfs -- sh -c 'for pair in \"0 0\" \"0 1\" \"0 3\" \"0 5\" \"0 10\" \"-5 0\" \"-10 -5\" \"-10 5\" \
+         \"5 10\" \"15 19\"; do echo $pair $(sh /tmp/pair $pair); done'",
+    ),
+    (
+        "vruntime",
+        "schedlab -q record --vruntime -o /tmp/v -- schedlab -q run cfs -- sh /tmp/pair 0 4 > /dev/null; \
+         schedlab -q show /tmp/v --html /tmp/v.html > /dev/null; \
+         grep -oE 'sh: [0-9.]+ m?s on CPU, [0-9.]+ m?s of virtual runtime' /tmp/v.html",
+    ),
 ];
 
 /// Part of both that the first had.
@@ -730,10 +743,37 @@ fn share(said: &Said, step: &str) -> f64 {
     times[0] / (times[0] + times[1])
 }
 
+/// Of each line of nice values and times: what the first had of both, and what it should by its weight.
+fn shares_of_pairs(text: &str) -> Vec<[f64; 2]> {
+    let table = WeightTable::parse("linux").expect("a table");
+    let weight = |nice: f64| f64::from(table.weight(Nice::widened(nice as i64).expect("a nice value")));
+    let numbers = |line: &str| {
+        line.split(' ').filter_map(|word| word.parse().ok()).collect::<Vec<f64>>().try_into().ok()
+    };
+    let lines = text.lines().filter_map(numbers);
+    lines.map(|[a, b, x, y]: [f64; 4]| [x / (x + y), weight(a) / (weight(a) + weight(b))]).collect()
+}
+
+/// CPU time and advance of the virtual runtime of the two that computed most, s.
+#[track_caller]
+fn computed(said: &Said) -> [[f64; 2]; 2] {
+    let second = |unit: &str| if unit == "ms" { 1e-3 } else { 1.0 };
+    let numbers = |line: &str| -> [f64; 2] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let pairs = words.windows(2).filter_map(|pair| Some(pair[0].parse::<f64>().ok()? * second(pair[1])));
+        pairs.collect::<Vec<f64>>().try_into().expect("two numbers")
+    };
+    let lines = said.of("vruntime").lines().filter(|line| line.starts_with("sh: "));
+    let mut all: Vec<[f64; 2]> = lines.map(numbers).collect();
+    all.sort_by(|a, b| b[0].total_cmp(&a[0]));
+    all.truncate(2);
+    all.try_into().unwrap_or_else(|_| panic!("two hogs are in the page:\n{}", said.of("vruntime")))
+}
+
 #[test]
 #[ignore = "boots a kernel: cargo xtask test vm"]
 fn nice_values_weigh_what_the_table_says() {
-    let said = steps(300, WEIGHTS);
+    let said = steps(500, WEIGHTS);
     let expected = [
         ("linux", 1_024.0 / (1_024.0 + 423.0)),
         ("wide", 1_991.0 / (1_991.0 + 215.0)),
@@ -748,4 +788,12 @@ fn nice_values_weigh_what_the_table_says() {
     said.says("told", &["Knob       weight_of_prio = 64 values", "code 0"]);
     said.says("no table", &["takes no weight table: vtime and cfs do", "code 2"]);
     said.says("too many", &["1 to 40", "code 2"]);
+    let pairs = shares_of_pairs(said.of("ten pairs"));
+    eprintln!("{pairs:.3?}");
+    assert!(pairs.len() == 10 && pairs.iter().all(|[had, due]| (had - due).abs() < 0.03), "{pairs:.3?}");
+    let [heavy, light] = computed(&said);
+    let weights = 1_024.0 / 423.0;
+    assert!((heavy[0] / light[0] / weights - 1.0).abs() < 0.1, "CPU time by weight: {heavy:?} {light:?}");
+    assert!((heavy[1] / heavy[0] - 1.0).abs() < 0.1, "of nice 0 it is CPU time: {heavy:?}");
+    assert!((heavy[1] / light[1] - 1.0).abs() < 0.1, "virtual runtimes grow alike: {heavy:?} {light:?}");
 }

@@ -34,7 +34,11 @@ pub(super) mod kind {
     pub const PEERS: u8 = 22;
     pub const REST: u8 = 23;
     pub const VRUNTIME: u8 = 24;
+    pub const CACHE_USE: u8 = 25;
 }
+
+/// What [`kind::VRUNTIME`] has as its `op` for a sched_ext scheduler's clock.
+pub(super) const CLOCK_EXT: u8 = 2;
 
 /// `struct record`, with the CPU whose ring it came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -284,7 +288,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim().strip_prefix("RECORD_")?.split([',', ' ']).next())
             .collect();
-        assert_eq!(names.len(), usize::from(kind::VRUNTIME));
+        assert_eq!(names.len(), usize::from(kind::CACHE_USE));
         assert_eq!(names[usize::from(kind::AFFINITY) - 1], "AFFINITY");
         assert_eq!(names[usize::from(kind::OP_EXIT) - 1], "OP_EXIT");
     }

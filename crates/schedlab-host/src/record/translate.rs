@@ -3,10 +3,10 @@
 //! A pid that is forked again is a new task. Rows of tasks and channels go to the sink when they first
 //! appear and again when more is known of them. Not here: where records come from ([`super::raw`]).
 
-use super::raw::{RawRecord, kind};
+use super::raw::{CLOCK_EXT, RawRecord, kind};
 use super::sends::{Rest, Sender, Table};
 use super::snapshot;
-use schedlab_model::event::{Context, IrqSource, Operation, PrevState};
+use schedlab_model::event::{Context, IrqSource, Operation, PrevState, VruntimeClock};
 use schedlab_model::recording::codec::RecordingWriter;
 use schedlab_model::recording::{ChannelInfo, ChannelKind, PatternEntry, Run, TaskInfo};
 use schedlab_model::{
@@ -413,7 +413,14 @@ impl<W: Write> Translator<W> {
             kind::EXIT => EventKind::Exit { task: self.task(raw.pid) },
             kind::ATTRIBUTES => return self.attributes(raw),
             kind::AFFINITY => self.affinity(raw),
-            kind::VRUNTIME => EventKind::Vruntime { task: self.task(raw.pid), vruntime: raw.a as i64 },
+            kind::VRUNTIME => EventKind::Vruntime {
+                task: self.task(raw.pid),
+                clock: if raw.op == CLOCK_EXT { VruntimeClock::Ext } else { VruntimeClock::Fair },
+                vruntime: raw.a as i64,
+            },
+            kind::CACHE_USE => {
+                EventKind::CacheUse { task: self.task(raw.pid), references: raw.a, misses: raw.b }
+            }
             kind::PRIORITY_LENT => EventKind::PriorityLent {
                 task: self.task(raw.pid),
                 lender: self.task(raw.a as u32),

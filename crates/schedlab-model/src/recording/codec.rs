@@ -6,6 +6,7 @@
 //! kinds  = 1 head (JSON: provenance, machine)   2 task rows      3 channel rows
 //!          4 events: base time (u64), events    5 end (JSON: provenance, duration, totals)
 //!          6 CPU set rows   7 runs: sends told together (since version 2)
+//! events = since version 3 also the use of caches, and by which clock a virtual runtime counts
 //! ```
 //! All numbers are little-endian. A file is only ever appended to: what was flushed stays readable when
 //! the recorder is killed. Bytes in and out; opening files is the caller's business.
@@ -22,8 +23,9 @@ use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
-/// The format written. Version 1, which has no runs, is read as well.
-pub const VERSION: u32 = 2;
+/// The format written. Versions 1, which has no runs, and 2, whose virtual runtimes
+/// are all of one clock, are read as well.
+pub const VERSION: u32 = 3;
 const VERSION_MIN: u32 = 1;
 
 /// What every recording begins with.

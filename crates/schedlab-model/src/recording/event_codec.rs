@@ -5,7 +5,9 @@
 
 use super::wire::{Input, WireError, put_signed, put_varint};
 use crate::cpu_set::CPUS_MAX;
-use crate::event::{Context, Event, EventKind, IrqSource, Operation, PrevState, PriorityCause};
+use crate::event::{
+    Context, Event, EventKind, IrqSource, Operation, PrevState, PriorityCause, VruntimeClock,
+};
 use crate::ids::{ChannelId, CpuId, TaskId};
 use crate::policy::{Nice, Policy};
 use crate::time::Nanos;
@@ -70,7 +72,9 @@ fn tag_and_task(kind: &EventKind) -> (u8, Option<TaskId>) {
         EventKind::SliceChanged { task, .. } => (18, Some(task)),
         EventKind::PriorityLent { task, .. } => (19, Some(task)),
         EventKind::Priority { task, .. } => (20, Some(task)),
-        EventKind::Vruntime { task, .. } => (21, Some(task)),
+        EventKind::Vruntime { task, clock: VruntimeClock::Fair, .. } => (21, Some(task)),
+        EventKind::Vruntime { task, clock: VruntimeClock::Ext, .. } => (22, Some(task)),
+        EventKind::CacheUse { task, .. } => (23, Some(task)),
     }
 }
 
@@ -203,6 +207,10 @@ fn put_rest(out: &mut Vec<u8>, kind: &EventKind, now: Nanos) {
         }
         EventKind::Rank { key, .. } => put_signed(out, key),
         EventKind::Vruntime { vruntime, .. } => put_signed(out, vruntime),
+        EventKind::CacheUse { references, misses, .. } => {
+            put_varint(out, references);
+            put_varint(out, misses);
+        }
         EventKind::Priority { before, after, cause, .. } => out.extend([before, after, cause as u8]),
     }
 }
@@ -293,7 +301,9 @@ fn get_rest(input: &mut Input<'_>, tag: u8, task: TaskId, now: Nanos) -> Result<
             after: input.byte()?,
             cause: get_listed(input, &PriorityCause::ALL)?,
         },
-        21 => EventKind::Vruntime { task, vruntime: input.signed()? },
+        21 => EventKind::Vruntime { task, clock: VruntimeClock::Fair, vruntime: input.signed()? },
+        22 => EventKind::Vruntime { task, clock: VruntimeClock::Ext, vruntime: input.signed()? },
+        23 => EventKind::CacheUse { task, references: input.varint()?, misses: input.varint()? },
         _ => return Err("an unknown kind of event"),
     })
 }

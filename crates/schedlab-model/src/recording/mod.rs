@@ -110,6 +110,25 @@ pub struct Provenance {
     /// Why these seconds were kept, if the recorder kept only the last ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<TriggerInfo>,
+    /// Whether the use of caches was counted; `None` if nobody asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caches: Option<CacheCounting>,
+}
+
+/// Whether a recording tells its target's use of caches ([`EventKind::CacheUse`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheCounting {
+    /// It does.
+    Counted {
+        /// Bytes of a line, which a miss brings in.
+        line_bytes: u32,
+    },
+    /// It was asked for, and cannot be.
+    Impossible {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What made a recorder keep the last seconds.
@@ -185,6 +204,7 @@ impl Recording {
             | EventKind::Job { task: a, .. }
             | EventKind::Priority { task: a, .. }
             | EventKind::Vruntime { task: a, .. }
+            | EventKind::CacheUse { task: a, .. }
             | EventKind::Rank { task: a, .. } => task(a),
             EventKind::IrqEnter { .. }
             | EventKind::IrqExit { .. }

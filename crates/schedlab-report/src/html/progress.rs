@@ -6,9 +6,9 @@
 use super::distributions::round_time;
 use super::svg::{self, Scale};
 use super::{Picture, escape};
-use crate::timeline::{Timeline, VruntimePoint};
+use crate::timeline::{Queue, Timeline, VruntimePoint};
 use crate::units;
-use schedlab_model::ids::{CpuId, TaskId};
+use schedlab_model::ids::TaskId;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -50,13 +50,12 @@ fn panel(picture: &Picture) -> Option<String> {
         shown.iter().map(|task| curves.get(task).cloned().unwrap_or_default()).collect()
     };
     let (cpu, virtual_time) = (own(&ran), own(&virtual_times(&timeline.vruntimes)));
+    let used = used(&timeline.vruntimes);
     let legend = shown.iter().enumerate().map(|(place, task)| {
-        let got = |curve: &Curve| {
-            curve.last().map_or(0.0, |last| last.1) - curve.first().map_or(0.0, |first| first.1)
-        };
-        let mut text = format!("{}: {} on CPU", timeline.name(*task), units::time(got(&cpu[place])));
-        if !virtual_time[place].is_empty() {
-            text += &format!(", {} of virtual runtime", units::time(got(&virtual_time[place])));
+        let on_cpu = cpu[place].last().map_or(0.0, |last| last.1);
+        let mut text = format!("{}: {} on CPU", timeline.name(*task), units::time(on_cpu));
+        if let Some(used) = used.get(task).filter(|_| !virtual_time[place].is_empty()) {
+            text += &format!(", {} of virtual runtime", units::time(*used as f64));
         }
         format!(
             "<li><span class=\"key\" style=\"background:{}\"></span>{}</li>",
@@ -109,7 +108,7 @@ fn chosen(picture: &Picture, ran: &BTreeMap<TaskId, Curve>) -> Vec<TaskId> {
 fn virtual_times(points: &[VruntimePoint]) -> BTreeMap<TaskId, Curve> {
     let mut curves: BTreeMap<TaskId, Curve> = BTreeMap::new();
     // What a queue's clock shows where the picture has 0.
-    let mut zeros: BTreeMap<(CpuId, TaskId), i64> = BTreeMap::new();
+    let mut zeros: BTreeMap<Queue, i64> = BTreeMap::new();
     let mut span = (0_i64, 0_i64);
     for point in points {
         let stands = curves.get(&point.task).and_then(|curve| curve.last()).map_or(0.0, |last| last.1);
@@ -123,6 +122,23 @@ fn virtual_times(points: &[VruntimePoint]) -> BTreeMap<TaskId, Curve> {
         return BTreeMap::new();
     }
     curves
+}
+
+/// How far each task's virtual runtime advanced while it ran. What it is moved by between two stays, to another queue's
+/// clock or as a sleeper, is no use of a CPU.
+fn used(points: &[VruntimePoint]) -> BTreeMap<TaskId, i64> {
+    let mut running: BTreeMap<TaskId, &VruntimePoint> = BTreeMap::new();
+    let mut all: BTreeMap<TaskId, i64> = BTreeMap::new();
+    for point in points {
+        let sum = all.entry(point.task).or_default();
+        if let Some(since) = running.remove(&point.task).filter(|since| since.queue == point.queue) {
+            *sum += point.value.wrapping_sub(since.value);
+        }
+        if point.runs {
+            running.insert(point.task, point);
+        }
+    }
+    all
 }
 
 /// One chart of all curves; turned if up is less.
@@ -178,13 +194,24 @@ fn line(curve: &Curve, low: f64, x: &Scale, y: &Scale) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schedlab_model::event::VruntimeClock;
+    use schedlab_model::ids::CpuId;
     use schedlab_model::time::Nanos;
 
     const MS: i64 = 1_000_000;
 
     fn point(ms: u64, task: u32, cpu: u32, value: i64) -> VruntimePoint {
-        let queue = (CpuId(cpu), TaskId(0));
-        VruntimePoint { time: Nanos::from_millis(ms), task: TaskId(task), queue, value }
+        let queue = Queue { cpu: CpuId(cpu), clock: VruntimeClock::Ext, group: TaskId(0) };
+        VruntimePoint { time: Nanos::from_millis(ms), task: TaskId(task), queue, runs: false, value }
+    }
+
+    fn comes(point: VruntimePoint) -> VruntimePoint {
+        VruntimePoint { runs: true, ..point }
+    }
+
+    /// The clock of the fair class on the same CPU.
+    fn fair(point: VruntimePoint) -> VruntimePoint {
+        VruntimePoint { queue: Queue { clock: VruntimeClock::Fair, ..point.queue }, ..point }
     }
 
     #[test]
@@ -205,6 +232,40 @@ mod tests {
         };
         assert_eq!(values(1), [0, 4, 4, 8]);
         assert_eq!(values(2), [1, 7]);
+    }
+
+    /// A command that is of the fair class beside hogs of a sched_ext scheduler: each class has its own clock.
+    #[test]
+    fn clocks_of_two_classes_on_one_cpu_are_two() {
+        let points = [
+            fair(point(0, 1, 0, 5_000 * MS)),
+            fair(point(9, 1, 0, 5_009 * MS)),
+            point(9, 2, 0, 20 * MS),
+            point(13, 2, 0, 24 * MS),
+            point(13, 3, 0, 21 * MS),
+        ];
+        let curves = virtual_times(&points);
+        let values = |task: u32| -> Vec<i64> {
+            curves[&TaskId(task)].iter().map(|point| point.1 as i64 / MS).collect()
+        };
+        assert_eq!((values(1), values(2), values(3)), (vec![0, 9], vec![0, 4], vec![1]));
+    }
+
+    #[test]
+    fn what_a_task_used_is_what_it_advanced_by_while_it_ran() {
+        let points = [
+            comes(point(0, 1, 0, 100 * MS)),
+            point(4, 1, 0, 104 * MS),
+            // Put ahead as a sleeper, then on another queue, then by another class.
+            comes(point(6, 1, 0, 110 * MS)),
+            point(9, 1, 0, 113 * MS),
+            comes(point(10, 1, 1, 7_000 * MS)),
+            point(12, 1, 1, 7_002 * MS),
+            comes(point(13, 1, 1, 7_002 * MS)),
+            fair(point(15, 1, 1, 3 * MS)),
+            point(15, 2, 1, 0),
+        ];
+        assert_eq!(used(&points), BTreeMap::from([(TaskId(1), 9 * MS), (TaskId(2), 0)]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Core, flags};
 use crate::fair::params::Features;
 use crate::kernel::{Class, CostKind, CpuEvent, Kernel, Resched, Slot, TaskState};
-use schedlab_model::event::{EventKind, PrevState};
+use schedlab_model::event::{EventKind, PrevState, VruntimeClock};
 use schedlab_model::{CpuId, TaskId};
 
 impl Core {
@@ -120,14 +120,14 @@ impl Core {
     /// The virtual runtime of a task that comes or goes, as the live recorder reads it.
     #[cold]
     fn tell_vruntime(&mut self, cpu: CpuId, task: TaskId) {
-        let vruntime = match self.k.task(task).class {
-            Class::Fair => Some(self.k.fair.entity(task).vruntime),
-            Class::Ext => self.ext.dsq_vtime(task),
-            Class::Rt | Class::Idle => None,
+        let (clock, vruntime) = match self.k.task(task).class {
+            Class::Fair => (VruntimeClock::Fair, Some(self.k.fair.entity(task).vruntime)),
+            Class::Ext => (VruntimeClock::Ext, self.ext.dsq_vtime(task)),
+            Class::Rt | Class::Idle => return,
         };
         if let Some(vruntime) = vruntime {
             let now = self.k.now;
-            self.k.trace.emit_detail(now, cpu, || EventKind::Vruntime { task, vruntime });
+            self.k.trace.emit_detail(now, cpu, || EventKind::Vruntime { task, clock, vruntime });
         }
     }
 
