@@ -1,9 +1,11 @@
 //! The live recorder on this machine's kernel. Needs root (or CAP_BPF and CAP_PERFMON) and BTF; says so
 //! loudly where it has neither, and fails instead where CI is set.
 
-use schedlab_host::record::{Detail, RecordError, RecordOptions, RecordSummary, Target, record_in_memory};
+use schedlab_host::record::{
+    CacheSource, Detail, RecordError, RecordOptions, RecordSummary, Target, record_in_memory,
+};
 use schedlab_model::event::{EventKind, Operation, PrevState};
-use schedlab_model::recording::Recording;
+use schedlab_model::recording::{CacheCounting, Recording};
 use schedlab_model::{Nanos, TaskId};
 use std::time::Duration;
 
@@ -115,7 +117,7 @@ fn pipes_carry_what_was_written() {
 /// Points of a task at which it left a CPU or came: time and virtual runtime in ns.
 fn vruntimes(recording: &Recording, of: TaskId) -> Vec<(u64, i64)> {
     let value = |event: &schedlab_model::Event| match event.kind {
-        EventKind::Vruntime { task, vruntime } if task == of => Some((event.time.0, vruntime)),
+        EventKind::Vruntime { task, vruntime, .. } if task == of => Some((event.time.0, vruntime)),
         _ => None,
     };
     recording.events.iter().filter_map(value).collect()
@@ -161,6 +163,39 @@ fn virtual_runtimes_of_hogs_of_nice_0_and_5_grow_alike() {
 fn virtual_runtimes_are_told_only_if_asked_for() {
     let Some(recording) = recorded(&command(&["sleep", "0.05"])) else { return };
     assert!(!recording.events.iter().any(|event| matches!(event.kind, EventKind::Vruntime { .. })));
+}
+
+/// Page faults stand for the counters that a machine may not have. A program that is loaded has some dozens; what others on
+/// its CPU had before it came is not among them.
+#[test]
+fn the_use_of_caches_is_told_as_a_task_leaves_its_cpu() {
+    let mut options = command(&["sleep", "0.05"]);
+    options.caches = Some(CacheSource::PageFaults);
+    let Some(recording) = recorded(&options) else { return };
+    assert!(matches!(recording.provenance.caches, Some(CacheCounting::Counted { .. })));
+    let mut sums = (0, 0);
+    for event in &recording.events {
+        let EventKind::CacheUse { task, references, misses } = event.kind else { continue };
+        assert!(recording.task(task).target && misses <= references, "{event:?}");
+        sums = (sums.0 + references, sums.1 + misses);
+    }
+    assert!((20..5_000).contains(&sums.0) && sums.1 > 0, "{sums:?}");
+}
+
+/// Whether this machine has them or not, a recording is made, and says which.
+#[test]
+fn the_processors_counters_of_caches_are_used_or_said_to_be_missing() {
+    let mut options = command(&["sleep", "0.05"]);
+    options.caches = Some(CacheSource::Processor);
+    let Some(recording) = recorded(&options) else { return };
+    let told = recording.events.iter().any(|event| matches!(event.kind, EventKind::CacheUse { .. }));
+    match recording.provenance.caches {
+        Some(CacheCounting::Counted { line_bytes }) => assert!(told && line_bytes >= 16),
+        Some(CacheCounting::Impossible { reason }) => {
+            assert!(!told && reason.contains("perf_event_open"), "{reason}");
+        }
+        None => panic!("it was asked for"),
+    }
 }
 
 /// Told one by one or counted: the bytes are the same.

@@ -383,6 +383,10 @@ pub struct RecordArgs {
     /// scx.dsq_vtime under a sched_ext scheduler
     #[arg(long)]
     pub vruntime: bool,
+    /// Count what the target's tasks find and miss in the cache, by the processor's counters; where it shows none, the
+    /// recording says so
+    #[arg(long)]
+    pub caches: bool,
     /// Keep the costs of this machine file in the recording (see `schedlab machine --calibrate`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub machine: Option<String>,

@@ -3,13 +3,14 @@
 //! Only BTF tracepoints are used; those that this kernel lacks are left out, and the few without which a
 //! recording means nothing are an error. Not here: reading the rings ([`super::raw`]).
 
+use super::counters::CacheCounters;
 use super::raw::{RECORD_BYTES, RING_BYTES, Rings};
 use super::syscalls::{self, SYSCALLS_MAX};
 use super::{Detail, RecordError};
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::{Btf, Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Memory of all rings together, at most; and at most this part of the machine's.
 const RINGS_BYTES_MAX: u64 = 256 << 20;
@@ -66,6 +67,10 @@ const SENDS: &str = "socket_sends";
 const RECEIVES: &str = "socket_receives";
 const MARK: &str = "mark_targets";
 
+/// Maps of counters, one for each CPU.
+const CACHE_REFERENCES: &str = "cache_references";
+const CACHE_MISSES: &str = "cache_misses";
+
 /// How operations are told that neither wait nor wake; numbers as `enum telling`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Telling {
@@ -98,15 +103,20 @@ fn bpf_error(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> RecordError
 }
 
 impl Kernel {
-    /// Loads the object with rings for each CPU. Nothing is attached yet.
-    pub(super) fn load(size: RingSize, vruntime: bool) -> Result<Kernel, RecordError> {
+    /// Loads the object with rings for each CPU; it tells virtual runtimes if asked to, and the use of caches if there
+    /// are counters. Nothing is attached yet.
+    pub(super) fn load(
+        size: RingSize,
+        vruntime: bool,
+        counters: Option<&CacheCounters>,
+    ) -> Result<Kernel, RecordError> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
         let points = tracepoints()?;
         let mut open = ObjectBuilder::default()
             .open_memory(schedlab_objects::RECORDER)
             .map_err(bpf_error("opening the recorder's object"))?;
         let (cpus, ring_records) = (size.cpus, size.records());
-        configure(&mut open, cpus, ring_records, vruntime)?;
+        configure(&mut open, cpus, ring_records, [vruntime, counters.is_some()])?;
         for mut program in open.progs_mut() {
             let section = program.section().to_string_lossy().into_owned();
             if let Some(point) = section.strip_prefix("tp_btf/") {
@@ -116,7 +126,22 @@ impl Kernel {
         let object = open.load().map_err(bpf_error("loading the recorder"))?;
         let rings = map_rings(&object, cpus, ring_records)?;
         let can_count = points("sock_send_length") && points("sock_recv_length");
-        Ok(Kernel { object, links: Vec::new(), returns: None, sends: Vec::new(), can_count, rings })
+        let kernel = Kernel { object, links: Vec::new(), returns: None, sends: Vec::new(), can_count, rings };
+        if let Some(counters) = counters {
+            kernel.give(CACHE_REFERENCES, &counters.references)?;
+            kernel.give(CACHE_MISSES, &counters.misses)?;
+        }
+        Ok(kernel)
+    }
+
+    /// Gives a map the counters of the CPUs, by number.
+    fn give(&self, name: &str, counters: &[(u32, OwnedFd)]) -> Result<(), RecordError> {
+        let map = self.map(name);
+        for (cpu, counter) in counters {
+            map.update(&cpu.to_ne_bytes(), &counter.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+                .map_err(bpf_error("handing over the counters of caches"))?;
+        }
+        Ok(())
     }
 
     fn attach_program(&self, name: &str) -> Result<Option<Link>, RecordError> {
@@ -229,24 +254,26 @@ fn tracepoints() -> Result<impl Fn(&str) -> bool, RecordError> {
     }
 }
 
+/// Sizes the maps and fills `struct recorder_config`; `extras` are its last fields, what is told only if asked for.
 fn configure(
     open: &mut OpenObject,
     cpus: usize,
     ring_records: usize,
-    vruntime: bool,
+    extras: [bool; 2],
 ) -> Result<(), RecordError> {
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let entries = match name.as_str() {
             "rings" => cpus,
             "records" => cpus * ring_records,
+            CACHE_REFERENCES | CACHE_MISSES => cpus,
             ".rodata.config" => {
                 let value = map.initial_value_mut().expect("read-only data has a value");
                 let (numbers, classes) = value.split_at_mut(8);
                 numbers[..4].copy_from_slice(&(ring_records as u32).to_ne_bytes());
                 numbers[4..].copy_from_slice(&ring_records.trailing_zeros().to_ne_bytes());
                 classes[..SYSCALLS_MAX].copy_from_slice(&syscalls::classes());
-                classes[SYSCALLS_MAX] = u8::from(vruntime);
+                classes[SYSCALLS_MAX..][..extras.len()].copy_from_slice(&extras.map(u8::from));
                 continue;
             }
             _ => continue,

@@ -6,6 +6,7 @@
 //! Start at [`record`]. Nothing is decided here about what the events mean; the file's format is in
 //! [`schedlab_model::recording::codec`].
 
+mod counters;
 mod governor;
 mod groups;
 mod kernel;
@@ -19,6 +20,7 @@ mod target;
 mod translate;
 mod trigger;
 
+pub use counters::CacheSource;
 pub use ring::RingOptions;
 pub use session::{record, record_in_memory};
 pub use target::{Target, kill_group, run_as_invoking_user};
@@ -62,6 +64,8 @@ pub struct RecordOptions {
     pub buffer: Option<u64>,
     /// Whether the virtual runtime of the target's tasks is told at each switch: one record more for each of two tasks.
     pub vruntime: bool,
+    /// Whether the use of caches by the target's tasks is told: one record more for each switch, if there are counters.
+    pub caches: Option<CacheSource>,
 }
 
 impl RecordOptions {
@@ -76,6 +80,7 @@ impl RecordOptions {
             ring: None,
             buffer: None,
             vruntime: false,
+            caches: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The reader sleeps between polls, so that it wakes rarely and disturbs the target little; it measures its
 //! own CPU time. Whether operations are told or counted is decided here, from their rate.
 
+use super::counters::{CacheCounters, cache_counting};
 use super::governor::Governor;
 use super::kernel::{Kernel, RingSize, Telling};
 use super::raw::RawRecord;
@@ -157,7 +158,9 @@ pub fn record<W: Write>(
     let machine = options.machine.clone().unwrap_or_else(machine::describe);
     let cpus = machine::possible_cpus();
     let size = RingSize { cpus, switches: rate_since(earlier), memory: memory(), given: options.buffer };
-    let mut kernel = Kernel::load(size, options.vruntime)?;
+    let counters = options.caches.map(CacheCounters::open);
+    let opened = counters.as_ref().and_then(|counters| counters.as_ref().ok());
+    let mut kernel = Kernel::load(size, options.vruntime, opened)?;
     let priority = Priority::raise();
     let cpu_before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
     kernel.attach(&targets, options.detail)?;
@@ -166,6 +169,7 @@ pub fn record<W: Write>(
     existing.iter_mut().for_each(|task| task.target = targets.contains(&task.tgid));
     let mut provenance = provenance(options);
     provenance.groups = Some(groups::settings(&existing));
+    provenance.caches = counters.as_ref().map(cache_counting);
     let mut session = Session {
         kernel,
         start,

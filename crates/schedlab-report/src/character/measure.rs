@@ -2,6 +2,7 @@
 //! [`super`].
 
 use super::Measures;
+use super::cache::CacheSums;
 use schedlab_model::TaskId;
 use schedlab_model::event::{Context, Operation};
 use schedlab_model::time::Nanos;
@@ -26,6 +27,8 @@ pub(super) struct Sums {
     /// Times between wake-ups by timers, and those of each task as parts of their median.
     intervals: Vec<f64>,
     relative: Vec<f64>,
+    /// What they did to the cache, if it was counted.
+    pub(super) caches: CacheSums,
 }
 
 impl Sums {
@@ -79,8 +82,9 @@ impl Sums {
         self.intervals.append(&mut own);
     }
 
-    /// As numbers.
-    pub(super) fn finish(mut self) -> Measures {
+    /// As numbers; `line_bytes` is of the cache that was counted.
+    pub(super) fn finish(mut self, line_bytes: u32) -> Measures {
+        let caches = self.caches.finish(line_bytes);
         let by_tasks: u64 = self.wakers.values().sum();
         let wakeups = self.by_timer + self.by_others + by_tasks;
         let share = |count: u64| (wakeups > 0).then(|| count as f64 / wakeups as f64);
@@ -108,7 +112,9 @@ impl Sums {
             wakers: wakers.map(|(name, count)| (name, count as f64 / wakeups as f64)).collect(),
             period_ns: at(&self.intervals, 0.5).map(|ns| ns as u64),
             period_spread: spread.map(|(high, low)| high - low),
-            cache_footprint_bytes: None,
+            cache_references: caches.map(|caches| caches.references),
+            cache_misses: caches.map(|caches| caches.misses),
+            cache_footprint_bytes: caches.map(|caches| caches.footprint_bytes),
         }
     }
 }

@@ -5,13 +5,14 @@
 //! its end) are measured together. What the words mean and why the borders lie where they lie: docs/character.md. Not here:
 //! what would serve such a task ([`crate::compare`] says that of runs, never of a character alone).
 
+mod cache;
 mod measure;
 #[cfg(test)]
 mod tests;
 
 use crate::text::{Table, TextOptions};
 use measure::Sums;
-use schedlab_model::recording::Recording;
+use schedlab_model::recording::{CacheCounting, Recording};
 use schedlab_model::time::Nanos;
 use schedlab_model::timeline::Timelines;
 use serde::Serialize;
@@ -97,7 +98,11 @@ pub struct Measures {
     pub period_ns: Option<u64>,
     /// Width of the middle half of these times, as a part of the median of each task.
     pub period_spread: Option<f64>,
-    /// Bytes used of the caches. No recording has counters of caches, so this is never known.
+    /// Accesses that reached the cache that was counted; `None` where no use of caches was.
+    pub cache_references: Option<u64>,
+    /// Of which found nothing there.
+    pub cache_misses: Option<u64>,
+    /// Bytes that a burst brought into the cache: the median.
     pub cache_footprint_bytes: Option<u64>,
 }
 
@@ -121,16 +126,18 @@ pub struct Character {
 /// Every group of tasks that did something: the target's first, then by CPU time.
 pub fn of(recording: &Recording) -> Vec<Character> {
     let timelines = Timelines::of(recording);
+    let uses = cache::uses(recording);
     let mut groups: BTreeMap<(bool, String), Sums> = BTreeMap::new();
-    for (task, stretches) in recording.tasks.iter().zip(&timelines.tasks).skip(1) {
+    for ((task, stretches), uses) in recording.tasks.iter().zip(&timelines.tasks).zip(&uses).skip(1) {
         let sums = groups.entry((task.target, group_name(&task.name))).or_default();
         sums.add(stretches, |waker| group_name(&recording.task(waker).name));
+        sums.caches.add(stretches, uses);
     }
     let mut all: Vec<Character> = groups
         .into_iter()
         .filter(|(_, sums)| sums.tasks > 0)
         .map(|((target, name), sums)| {
-            let (tasks, measures) = (sums.tasks, sums.finish());
+            let (tasks, measures) = (sums.tasks, sums.finish(cache::line_bytes(recording)));
             let (kind, because) = judge(&measures, recording.duration);
             Character { name, tasks, target, kind, because, measures }
         })
@@ -207,16 +214,18 @@ fn percent(share: f64) -> String {
 /// Rows that are printed; the rest is counted.
 const ROWS_MAX: usize = 40;
 
-/// All groups as a table.
-pub fn render(all: &[Character], options: TextOptions) -> String {
-    let titles = ["tasks", "", "is", "half of CPU in", "sleep", "by timer", "by tasks", "else", "because"];
-    let mut table = Table::new(&titles);
-    table.right = vec![1, 3, 4, 5, 6, 7];
+/// All groups as a table; `caches` is what the recording says of its counters.
+pub fn render(all: &[Character], caches: Option<&CacheCounting>, options: TextOptions) -> String {
+    let counted = matches!(caches, Some(CacheCounting::Counted { .. }));
+    let titles = ["tasks", "", "is", "half of CPU in", "sleep", "by timer", "by tasks", "else"];
+    let extra: &[&str] = if counted { &["brings in", "misses"] } else { &[] };
+    let mut table = Table::new(&[&titles, extra, &["because"]].concat());
+    table.right = [vec![1], (3..titles.len() + extra.len()).collect()].concat();
     let share = |share: Option<f64>| share.map_or("-".to_owned(), percent);
     for group in all.iter().take(ROWS_MAX) {
         let Measures { burst_half_ns, sleep_ratio, by_timer, by_tasks, by_others, .. } = group.measures;
         let name = if group.target { group.name.clone() } else { format!("({})", group.name) };
-        table.row(vec![
+        let mut row = vec![
             name,
             group.tasks.to_string(),
             group.kind.name().to_owned(),
@@ -225,13 +234,19 @@ pub fn render(all: &[Character], options: TextOptions) -> String {
             share(by_timer),
             share(by_tasks),
             share(by_others),
-            group.because.clone(),
-        ]);
+        ];
+        if counted {
+            row.extend(cache::cells(&group.measures));
+        }
+        row.push(group.because.clone());
+        table.row(row);
     }
     let rest = all.len().saturating_sub(ROWS_MAX);
     let more = if rest > 0 { format!("  and {rest} more groups\n") } else { String::new() };
-    let notes = "Tasks of one name are one row; those in brackets are not of the target. Cache footprint: not recorded \
-                 (recordings have no counters of caches).\nWhat the words mean: docs/character.md. A character \
-                 recommends nothing: `schedlab compare` says whether a lever has an effect.\n";
-    table.render(options) + &more + notes
+    let notes = format!(
+        "Tasks of one name are one row; those in brackets are not of the target. Cache footprint: {}.\nWhat the words mean: \
+         docs/character.md. A character recommends nothing: `schedlab compare` says whether a lever has an effect.\n",
+        cache::note(caches)
+    );
+    table.render(options) + &more + &notes
 }

@@ -3,7 +3,7 @@
 use super::*;
 use schedlab_model::event::{Context, Event, EventKind, PrevState};
 use schedlab_model::machine::MachineDescription;
-use schedlab_model::recording::{Provenance, TaskInfo};
+use schedlab_model::recording::{CacheCounting, Provenance, TaskInfo};
 use schedlab_model::topology::Topology;
 use schedlab_model::{CpuId, TaskId};
 
@@ -136,7 +136,43 @@ fn too_little_says_how_much_it_takes() {
 fn the_table_says_what_is_not_recorded() {
     let starts: Vec<u64> = (1..=20).map(|n| n * 10_000).collect();
     let all = of(&recording(woken(A, TaskId::IDLE, Context::HardIrq, &starts, 1_000), 210_000));
-    let text = render(&all, TextOptions::default());
+    let text = render(&all, None, TextOptions::default());
     assert!(text.contains("a*") && text.contains("periodic"), "{text}");
     assert!(text.contains("Cache footprint: not recorded"), "{text}");
+}
+
+/// Two bursts, the first in two stays: 30 and 10 misses of 64 bytes; the larger of the two is the upper median.
+#[test]
+fn what_bursts_bring_into_the_cache_is_summed_for_each() {
+    let idle = TaskId::IDLE;
+    let switch = |at, prev, prev_state, next| (at, EventKind::Switch { prev, prev_state, next });
+    let uses = |at, references, misses| (at, EventKind::CacheUse { task: A, references, misses });
+    let waking = |at| {
+        (at, EventKind::Waking { waker: idle, context: Context::HardIrq, wakee: A, wakee_cpu: CpuId(0) })
+    };
+    let events = vec![
+        waking(0),
+        switch(0, idle, PrevState::Runnable, A),
+        uses(1_000, 100, 20),
+        switch(1_000, A, PrevState::Runnable, idle),
+        switch(2_000, idle, PrevState::Runnable, A),
+        uses(3_000, 50, 10),
+        switch(3_000, A, PrevState::Interruptible, idle),
+        waking(4_000),
+        switch(4_000, idle, PrevState::Runnable, A),
+        uses(5_000, 50, 10),
+        switch(5_000, A, PrevState::Interruptible, idle),
+    ];
+    let mut recording = recording(events, 6_000);
+    let counting = CacheCounting::Counted { line_bytes: 64 };
+    recording.provenance.caches = Some(counting.clone());
+    let all = of(&recording);
+    let found = &all[0].measures;
+    assert_eq!((found.cache_references, found.cache_misses), (Some(200), Some(40)), "{found:?}");
+    assert_eq!(found.cache_footprint_bytes, Some(30 * 64));
+    let text = render(&all, Some(&counting), TextOptions::default());
+    assert!(text.contains("1.9 KiB") && text.contains("20 %") && text.contains("64 bytes a miss"), "{text}");
+    let none = CacheCounting::Impossible { reason: "no counters here".to_owned() };
+    let text = render(&all, Some(&none), TextOptions::default());
+    assert!(text.contains("Cache footprint: unknown: no counters here") && !text.contains("KiB"), "{text}");
 }

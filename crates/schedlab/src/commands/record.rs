@@ -10,7 +10,8 @@ use crate::progress;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
 use schedlab_host::record::{
-    self, Progress, RecordError, RecordOptions, RecordSummary, RingOptions, Status, Target, Trigger,
+    self, CacheSource, Progress, RecordError, RecordOptions, RecordSummary, RingOptions, Status, Target,
+    Trigger,
 };
 use schedlab_model::Nanos;
 use schedlab_report::units;
@@ -39,6 +40,7 @@ pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
         ring: ring(args, &target)?,
         buffer: args.buffer_mib.map(|mib| mib << 20),
         vruntime: args.vruntime,
+        caches: args.caches.then_some(CacheSource::Processor),
         ..RecordOptions::new(target)
     };
     if let Some(file) = &args.machine {

@@ -155,10 +155,12 @@ fn no_recording(what: &str) -> Failure {
 /// What character its tasks have.
 fn character_text(name: &str, recording: &Recording) -> (String, Value) {
     let all = character::of(recording);
-    let value = json!({"recording": name, "duration_ns": recording.duration.0, "characters": all});
+    let value = json!({"recording": name, "duration_ns": recording.duration.0,
+        "caches": recording.provenance.caches, "characters": all});
     let head = format!("Recording  {name}: {}; {}\n", recording.provenance.what(), recording.duration);
     let next = format!("Next       schedlab compare {name} -s {}\n", levers(recording.machine.kernel));
-    (head + &character::render(&all, common::text_options()) + &next, value)
+    let caches = recording.provenance.caches.as_ref();
+    (head + &character::render(&all, caches, common::text_options()) + &next, value)
 }
 
 /// Candidates that pull each lever of the fair class once.
