@@ -150,6 +150,20 @@ impl SchedAttr {
     }
 }
 
+/// How late timers of the calling thread may expire, so that one interrupt serves several, in ns. A real-time thread has
+/// 0, and since Linux 6.13 the threads and processes that it makes inherit that, whatever their policy.
+pub(crate) fn timer_slack() -> u64 {
+    // SAFETY: a plain question about this thread.
+    let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+    u64::try_from(slack).unwrap_or(0)
+}
+
+/// Gives the calling thread a timer slack, which it keeps until it becomes real-time. Async-signal-safe.
+pub(crate) fn set_timer_slack(ns: u64) {
+    // SAFETY: changes only this thread; the kernel takes every number.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) };
+}
+
 /// Gives the calling thread a nice value; threads and processes that it makes later inherit it.
 ///
 /// # Errors
@@ -192,6 +206,15 @@ mod tests {
         assert!(Stat::of(pid).is_some_and(|stat| stat.is_dead()), "nobody has waited for it yet");
         child.wait().expect("it was ours");
         assert!(descriptor.signal(libc::SIGKILL).is_err() && Stat::of(pid).is_none());
+    }
+
+    #[test]
+    fn a_slack_that_was_given_is_there() {
+        let told = std::thread::spawn(|| {
+            set_timer_slack(123_000);
+            timer_slack()
+        });
+        assert_eq!(told.join().expect("it does not panic"), 123_000);
     }
 
     #[test]

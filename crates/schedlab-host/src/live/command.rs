@@ -7,7 +7,7 @@ use super::Error;
 use super::churn::SCHED_EXT;
 use super::journal::{Change, Journal};
 use super::tasks::TAG;
-use crate::process::{ProcessDescriptor, SchedAttr};
+use crate::process::{ProcessDescriptor, SchedAttr, set_timer_slack, timer_slack};
 use crate::record::run_as_invoking_user;
 use std::io;
 use std::os::fd::RawFd;
@@ -17,6 +17,38 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+/// What a thread is before it becomes a holder: real-time tasks lose their attributes and their timer slack, and so does
+/// what they start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usual {
+    attributes: SchedAttr,
+    timer_slack_ns: u64,
+}
+
+impl Usual {
+    /// Of the calling thread; `None` if the kernel does not tell.
+    pub(super) fn of_caller() -> Option<Usual> {
+        Some(Usual { attributes: SchedAttr::as_set(0).ok()?, timer_slack_ns: timer_slack() })
+    }
+
+    /// Gives it to the calling thread, of which it is. Async-signal-safe.
+    pub(super) fn give(&self) -> io::Result<()> {
+        self.attributes.give(0)?;
+        set_timer_slack(self.timer_slack_ns);
+        Ok(())
+    }
+
+    /// What a command begins with.
+    fn for_command(self, policy_ext: bool) -> Usual {
+        let usual = self.attributes;
+        let attributes = match policy_ext {
+            false => SchedAttr { flags: 0, ..usual },
+            true => SchedAttr { policy: SCHED_EXT as u32, nice: usual.nice, ..SchedAttr::default() },
+        };
+        Usual { attributes, ..self }
+    }
+}
+
 /// A command at work.
 pub struct Work {
     child: Child,
@@ -25,12 +57,12 @@ pub struct Work {
 }
 
 impl Work {
-    /// Starts it with the attributes `usual`, those of whoever called us, which a holder itself no longer has. With
-    /// `policy_ext` it and its children are tasks that ask for `SCHED_EXT`.
+    /// Starts it as `usual`, like whoever called us. With `policy_ext` it and its children are tasks that ask for
+    /// `SCHED_EXT`.
     pub(super) fn start(
         argv: &[String],
         policy_ext: bool,
-        usual: Option<SchedAttr>,
+        usual: Option<Usual>,
         journal: &mut Journal,
     ) -> Result<Work, Error> {
         let system = |source| Error::System { context: format!("starting '{}'", argv.join(" ")), source };
@@ -39,9 +71,9 @@ impl Work {
         let tag = format!("{}-{}", std::process::id(), super::journal::now_unix_ns());
         let mut command = Command::new(program);
         command.args(arguments).env(TAG, &tag);
-        let attributes = attributes_of(usual, policy_ext);
-        // SAFETY: between fork and exec one system call is made, on memory of the closure's own.
-        unsafe { command.pre_exec(move || attributes.map_or(Ok(()), |attributes| attributes.give(0))) };
+        let usual = usual.map(|usual| usual.for_command(policy_ext));
+        // SAFETY: between fork and exec two system calls are made, on memory of the closure's own.
+        unsafe { command.pre_exec(move || usual.map_or(Ok(()), |usual| usual.give())) };
         run_as_invoking_user(&mut command);
         let mut child = None;
         let start = || {
@@ -113,18 +145,6 @@ fn terminate(child: &mut Child) {
     }
 }
 
-/// The attributes that a command begins with.
-fn attributes_of(usual: Option<SchedAttr>, policy_ext: bool) -> Option<SchedAttr> {
-    let usual = usual.map(|usual| SchedAttr { flags: 0, ..usual });
-    match policy_ext {
-        false => usual,
-        true => {
-            let nice = usual.map_or(0, |usual| usual.nice);
-            Some(SchedAttr { policy: SCHED_EXT as u32, nice, ..SchedAttr::default() })
-        }
-    }
-}
-
 /// Where a command is found, as the shell would find it, so that one that is not there is told before anything is changed.
 pub fn find(program: &str) -> Result<PathBuf, Error> {
     let is_program = |path: &PathBuf| {
@@ -186,14 +206,17 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let said = directory.path().join("said");
         let mut journal = journal(directory.path());
-        let usual = SchedAttr { nice: 7, policy: libc::SCHED_BATCH as u32, ..SchedAttr::default() };
-        let script = format!("cut -d' ' -f19,41 /proc/self/stat > {}", said.display());
+        let attributes = SchedAttr { nice: 7, policy: libc::SCHED_BATCH as u32, ..SchedAttr::default() };
+        let usual = Usual { attributes, timer_slack_ns: 123_000 };
+        let what = "cut -d' ' -f19,41 /proc/$$/stat; cat /proc/$$/timerslack_ns";
+        let script = format!("{{ {what}; }} > {}", said.display());
         let mut work = Work::start(&shell(script), false, Some(usual), &mut journal).expect("starts");
         while work.ended().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(fs::read_to_string(said).expect("it wrote"), "7 3\n");
-        let ext = attributes_of(Some(SchedAttr { flags: 1, ..usual }), true).expect("some");
+        assert_eq!(fs::read_to_string(said).expect("it wrote"), "7 3\n123000\n");
+        let flagged = Usual { attributes: SchedAttr { flags: 1, ..attributes }, ..usual };
+        let ext = flagged.for_command(true).attributes;
         assert_eq!((ext.policy, ext.nice, ext.flags), (7, 7, 0));
     }
 

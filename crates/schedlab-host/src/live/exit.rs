@@ -11,6 +11,7 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Why the kernel ended a scheduler.
@@ -167,6 +168,11 @@ impl KernelLog {
             let _ = file.seek(SeekFrom::End(0));
         }
         KernelLog { file }
+    }
+
+    /// A descriptor that becomes readable when the kernel says something.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.file.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     /// What the kernel said about schedulers since: its lines, backtraces included.

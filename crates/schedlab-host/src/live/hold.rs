@@ -5,7 +5,7 @@
 //! scheduler. What it runs besides (a command, rounds of a trial) is its caller's.
 
 use super::canary::{self, Canary, Delays, Trip};
-use super::command::Work;
+use super::command::{Usual, Work};
 use super::control::{self, Answer, Door, Held, Load, Probation, Probed, Request, Taken};
 use super::dump::{self, DumpLog, Waiting};
 use super::exit::{self, Exit, Frame, KernelLog, Lines};
@@ -14,7 +14,6 @@ use super::status::{self, KernelStatus};
 use super::{Attached, Error, Scope};
 use crate::capability::{become_real_time, is_root};
 use crate::machine::now_unix_s;
-use crate::process::SchedAttr;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
@@ -25,8 +24,11 @@ use std::time::{Duration, Instant};
 
 /// The kernel may still be taking tasks back from one that has just died.
 const FREE_MAX: Duration = Duration::from_secs(5);
-/// How often the kernel is looked at while nothing else happens.
-const LOOK_EVERY_MS: i32 = 20;
+/// How often [`Holder::serve`] looks where something matters that wakes nobody: canaries that are late, a log that fills.
+pub const LOOK_OFTEN: Duration = Duration::from_millis(20);
+/// How often where all that matters wakes the holder, the kernel's log included. Each look is a real-time task beside the
+/// work, which preempts it.
+pub const LOOK_RARELY: Duration = Duration::from_millis(500);
 
 /// How a scheduler ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +102,7 @@ pub struct Holder {
     interrupted: Arc<AtomicBool>,
     phase: String,
     /// The attributes of whoever started this thread; a command begins with them.
-    usual: Option<SchedAttr>,
+    usual: Option<Usual>,
     runs_first: bool,
 }
 
@@ -139,7 +141,7 @@ impl Holder {
             dump: DumpLog::listen(),
             interrupted,
             phase: "starting".to_owned(),
-            usual: SchedAttr::as_set(0).ok(),
+            usual: Usual::of_caller(),
             runs_first: false,
         };
         Ok((holder, repaired))
@@ -254,9 +256,17 @@ impl Holder {
     }
 
     /// Serves other commands until `until` gives something, the kernel ends the scheduler, a signal comes, or somebody asks
-    /// to stop. `descriptor` is one that wakes it.
-    pub fn serve<T>(&mut self, descriptor: Option<RawFd>, mut until: impl FnMut() -> Option<T>) -> Wake<T> {
+    /// to stop. `descriptor` is one that wakes it; besides it looks `every` so often.
+    pub fn serve<T>(
+        &mut self,
+        descriptor: Option<RawFd>,
+        every: Duration,
+        mut until: impl FnMut() -> Option<T>,
+    ) -> Wake<T> {
         let mut done = None;
+        // Another reader than the one that keeps what was said: this one only hears that something is.
+        let mut bell = KernelLog::listen();
+        let every = if bell.descriptor().is_some() { every } else { every.min(LOOK_OFTEN) };
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Wake::Interrupted;
@@ -267,7 +277,8 @@ impl Holder {
             if let Some(done) = done.take().or_else(&mut until) {
                 return Wake::Done(done);
             }
-            wait(self.door.descriptors().chain(descriptor));
+            wait(self.door.descriptors().chain(descriptor).chain(bell.descriptor()), every);
+            bell.take();
             if let Some((stream, request)) = self.door.request() {
                 // An answer can take its time, as a probation does; it is cut short by what is waited for here.
                 let mut over = || {
@@ -391,7 +402,7 @@ impl Holder {
         let canary = Canary::start(canary::policy(partial));
         let began = Instant::now();
         self.phase(format!("canary time of {} s", probation.length.as_secs_f64()));
-        let wake = self.serve(descriptor, || {
+        let wake = self.serve(descriptor, LOOK_OFTEN, || {
             let stood = began.elapsed() >= probation.length;
             match canary.check(&probation.guards, stood) {
                 Some(trip) => Some(Seen::Tripped(trip)),
@@ -447,7 +458,7 @@ impl Holder {
         });
         if self.runs_first {
             // Real-time for nothing is not worth an error.
-            drop(self.usual.map(|usual| usual.give(0)));
+            drop(self.usual.map(|usual| usual.give()));
             self.runs_first = false;
         }
         (end, undone)
@@ -477,11 +488,12 @@ fn refusal(error: &Error) -> Answer {
 }
 
 /// Sleeps until one of the descriptors can be read, or it is time to look again.
-fn wait(descriptors: impl Iterator<Item = RawFd>) {
+fn wait(descriptors: impl Iterator<Item = RawFd>, every: Duration) {
     let wanted = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut polls: Vec<libc::pollfd> = descriptors.map(wanted).collect();
+    let every = i32::try_from(every.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: the array is valid for its length; a signal only ends the sleep.
-    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, LOOK_EVERY_MS) };
+    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, every) };
 }
 
 /// Whether the kernel's own scheduler has all tasks, or will as soon as one whose process has just died is out.

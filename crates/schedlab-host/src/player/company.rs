@@ -13,12 +13,15 @@ use super::stage::Stage;
 use super::task::end_thread;
 use super::watch::{self, Deaths};
 use super::{Error, clock, futex, make, playable, start_devices, start_threads, starting_rows};
+use crate::process::{set_timer_slack, timer_slack};
 use schedlab_model::Nanos;
 use schedlab_model::workload::Workload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+/// The timer slack of tasks that nobody gave another, as the kernel's first has it.
+const TIMER_SLACK_NS: u64 = 50_000;
 /// How long tasks may take to be there.
 const READY_NS_MAX: u64 = 20_000_000_000;
 /// How often it is looked whether the play stands still.
@@ -359,6 +362,10 @@ fn lead(stage: &Arc<Stage>, parent: libc::pid_t, rows: &[(usize, usize)], limit:
         libc::prctl(libc::PR_SET_NAME, c"play-leader".as_ptr());
         libc::getpid()
     };
+    if timer_slack() == 0 {
+        // Whoever plays is real-time, as one that holds a scheduler: its tasks are ordinary ones.
+        set_timer_slack(TIMER_SLACK_NS);
+    }
     // What this process had open besides, or other plays of it: their readers would wait for our end.
     stage.close_other_descriptors();
     GUARD.store(watch::start_guard(stage, own), Ordering::SeqCst);

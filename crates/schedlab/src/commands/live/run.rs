@@ -16,7 +16,7 @@ use schedlab_host::live::Scope;
 use schedlab_host::live::canary::{self, Canary, Trip};
 use schedlab_host::live::command::{self, Work};
 use schedlab_host::live::control::{Answer, Load, send};
-use schedlab_host::live::hold::{End, HOLDING, Holder, Wake};
+use schedlab_host::live::hold::{End, HOLDING, Holder, LOOK_OFTEN, LOOK_RARELY, Wake};
 use schedlab_host::live::journal::Owner;
 use schedlab_host::live::priorities::PriorityLog;
 use schedlab_host::live::programs::{Counting, RunningProgram, RunningPrograms};
@@ -111,6 +111,11 @@ impl Looks {
         Ok(Looks { log, counting, costs: Vec::new(), looked: Instant::now() })
     }
 
+    /// Whether there is nothing to look at.
+    fn nothing(&self) -> bool {
+        self.log.is_none() && self.counting.is_none()
+    }
+
     fn look(&mut self, command: u32) {
         if let Some(log) = &mut self.log {
             log.poll(command);
@@ -191,7 +196,10 @@ fn watch(
     let mut work = holder.start(&args.command, partial).map_err(failure)?;
     holder.phase(HOLDING);
     let (began, command) = (Instant::now(), work.pid());
-    let wake = holder.serve(work.descriptor(), || {
+    // The end of the command wakes the holder, if it can be waited for.
+    let rests = canary.is_none() && looks.nothing() && work.descriptor().is_some();
+    let every = if rests { LOOK_RARELY } else { LOOK_OFTEN };
+    let wake = holder.serve(work.descriptor(), every, || {
         looks.look(command);
         let is_on = length.is_none_or(|length| began.elapsed() < length);
         let trip = canary.as_ref().filter(|_| is_on).and_then(|canary| canary.check(&guards, false));

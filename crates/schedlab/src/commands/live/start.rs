@@ -16,7 +16,7 @@ use crate::output::{print_text, write_json};
 use anyhow::{Context as _, anyhow};
 use schedlab_host::live::canary::Guards;
 use schedlab_host::live::control::{self, Answer, Connection, Load, Probation};
-use schedlab_host::live::hold::{End, HOLDING, Holder, Wake};
+use schedlab_host::live::hold::{End, HOLDING, Holder, LOOK_RARELY, Wake};
 use schedlab_host::live::journal::Owner;
 use schedlab_host::live::tasks::started;
 use schedlab_host::live::{Error, Scope};
@@ -372,7 +372,7 @@ pub fn hold(args: &HoldArgs) -> Result<(), Failure> {
     holder.phase(HOLDING);
     let mut restarts = Restarts::default();
     loop {
-        match holder.serve::<()>(None, || None) {
+        match holder.serve::<()>(None, LOOK_RARELY, || None) {
             Wake::Done(()) => unreachable!("nothing is waited for"),
             Wake::Interrupted => return finish(holder, None, None),
             Wake::Stop(stream) => return finish(holder, Some(stream), None),

@@ -12,7 +12,7 @@ use crate::output::{print_text, write_json};
 use schedlab_host::live::canary::{self, Canary, Guards, Trip};
 use schedlab_host::live::command::Work;
 use schedlab_host::live::control::{Load, Round, send};
-use schedlab_host::live::hold::{Holder, Wake};
+use schedlab_host::live::hold::{Holder, LOOK_OFTEN, Wake};
 use schedlab_report::compare::stats::{self, LogInterval};
 use schedlab_report::text::Table;
 use schedlab_report::units;
@@ -102,7 +102,7 @@ fn round(holder: &mut Holder, plan: &Plan, on_trial: bool) -> Result<Result<Roun
     };
     let began = Instant::now();
     let descriptor: Option<RawFd> = work.as_ref().and_then(Work::descriptor);
-    let wake = holder.serve(descriptor, || {
+    let wake = holder.serve(descriptor, LOOK_OFTEN, || {
         let code = match &mut work {
             Some(work) => work.ended().map(Some),
             None => (began.elapsed() >= plan.round).then_some(None),
