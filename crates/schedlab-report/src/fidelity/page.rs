@@ -96,14 +96,16 @@ fn summary(loads: &[LoadScore<'_>], pairs: &[PairScore<'_>]) -> String {
     for source in [Source::File, Source::Recording] {
         text += &goals_of_pairs(pairs, source);
     }
-    let guests: Vec<_> = pairs.iter().filter(|pair| !pair.pair.kernel.is_empty()).collect();
-    if !guests.is_empty() {
-        let inside = guests.iter().filter(|pair| pair.within_measured()).count();
-        let _ = writeln!(
-            text,
-            "| ratios in virtual machines | predicted within the measured 90 % interval | {inside} of {} |",
-            guests.len()
-        );
+    for source in [Source::File, Source::Recording] {
+        let guests = || pairs.iter().filter(|pair| pair.source == source && !pair.pair.kernel.is_empty());
+        let (all, inside) = (guests().count(), guests().filter(|pair| pair.within_measured()).count());
+        if all > 0 {
+            let _ = writeln!(
+                text,
+                "| {all} pairs in virtual machines, from a {}: predicted ratio | within the measured 90 % interval | {inside} of {all} |",
+                source.words(),
+            );
+        }
     }
     text + "\n"
 }
@@ -238,7 +240,8 @@ fn in_machines(pairs: &[PairScore<'_>]) -> String {
     }
     "## Differential: knobs and schedulers, in virtual machines\n\n\
      The same on kernels of their own in QEMU without hardware virtualisation, with one CPU and a clock of 1 ns an\n\
-     instruction, calibrated inside. Emulated times are not those of a real machine; only ratios are compared.\n\n"
+     instruction, calibrated inside; each live pair in a boot of its own. Emulated times are not those of a real machine; only\n\
+     ratios are compared. Recordings of A have what else runs in the guest.\n\n"
         .to_owned()
         + &pair_table(&guests)
 }

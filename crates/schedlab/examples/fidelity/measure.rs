@@ -382,7 +382,7 @@ impl Runner {
     }
 
     /// A live run's recording, which is kept beside the numbers.
-    fn recording(&self, kind: &str, name: &str, run: u64) -> PathBuf {
+    pub fn recording(&self, kind: &str, name: &str, run: u64) -> PathBuf {
         self.path(&format!("{kind}-{name}-{run}.slrec"))
     }
 
