@@ -94,6 +94,7 @@ impl Simulation {
             workload: Arc::clone(workload),
             targets_left: 0,
             timers_armed: 0,
+            in_slack: Vec::new(),
             seed: *seed,
         };
         let limits = [workload.duration, config.duration_limit];
@@ -227,7 +228,7 @@ impl Simulation {
                     self.schedule(cpu);
                 }
             }
-            Slot::Task(task) if self.core.k.task(task).state != TaskState::New => self.timer_expired(task),
+            Slot::Task(task) if self.core.k.task(task).state != TaskState::New => self.timer_event(task),
             other => self.handle_rarer(other)?,
         }
         if self.core.ext.has_exit() {
@@ -242,7 +243,11 @@ impl Simulation {
         match slot {
             Slot::Cpu(cpu, CpuEvent::Tick) => {
                 self.core.k.this_cpu = cpu;
+                let interrupts = !self.core.k.cpu(cpu).curr.is_idle();
                 self.core.tick(cpu);
+                if interrupts {
+                    self.timers_expire_too(cpu);
+                }
             }
             Slot::Cpu(cpu, _) => {
                 self.core.k.this_cpu = cpu;
@@ -254,7 +259,9 @@ impl Simulation {
             Slot::FairTimer => self.quota_timer(),
             Slot::Hrtick(cpu) => {
                 self.core.k.this_cpu = cpu;
-                self.core.hrtick(cpu);
+                if self.core.hrtick(cpu) {
+                    self.timers_expire_too(cpu);
+                }
             }
             Slot::Standstill(cpu) => self.core.k.stand_still(cpu),
             Slot::Task(task) => {

@@ -152,6 +152,34 @@ fn a_timer_that_skips_leaves_out_what_is_over() {
     assert_eq!(releases(Late::Resync)[0], 10);
 }
 
+/// Slack is 50 us. What is due within another timer's interrupt, or within its slack, wakes in that interrupt: `b` when the
+/// slack of `a` ends and `e` with the real-time `d`, whose timer has none; `c` is due later than all of that.
+#[test]
+fn timers_in_their_slack_expire_with_another() {
+    let mut builder = Builder::new("sleepers", "");
+    let first = TaskAttributes { policy: Policy::Fifo, rt_priority: 1, ..TaskAttributes::default() };
+    let sleepers = [("a", 1_000), ("b", 1_020), ("c", 1_200), ("d", 2_030), ("e", 2_000)];
+    for (name, time) in sleepers {
+        let attributes = if name == "d" { first.clone() } else { TaskAttributes::default() };
+        builder.task(name, name, attributes, vec![Op::SleepUntil(Nanos::from_micros(time)), Op::Run(us(5))]);
+    }
+    let workload = builder.finish(None).expect("valid");
+    let machine = MachineDescription::generic("test", Topology::flat(1).expect("CPUs"));
+    let mut events: Vec<Event> = Vec::new();
+    let config = SimulationConfig::new(machine, Arc::new(workload));
+    Simulation::new(config).expect("valid").run(&mut events).expect("runs");
+    let mut woken = vec![Nanos::ZERO; sleepers.len() + 1];
+    for event in events.iter().filter(|event| event.time > Nanos::from_micros(500)) {
+        if let EventKind::Waking { wakee, .. } = event.kind {
+            woken[wakee.index()] = event.time;
+        }
+    }
+    let at = |task: usize| woken[task].0 / 1_000;
+    assert_eq!((woken[1], woken[4]), (woken[2], woken[5]));
+    assert!((1_050..1_055).contains(&at(1)) && (1_250..1_255).contains(&at(3)), "{woken:?}");
+    assert!((2_030..2_035).contains(&at(4)), "{woken:?}");
+}
+
 /// Each round is two turns, each turn a switch, as both share one CPU.
 #[test]
 fn ping_pong_on_one_cpu_switches_twice_a_round() {

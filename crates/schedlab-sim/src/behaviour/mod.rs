@@ -19,6 +19,7 @@ pub(crate) mod wait;
 use actor::Actor;
 use channel::Channel;
 use compile::Code;
+use schedlab_model::TaskId;
 use schedlab_model::workload::Workload;
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub(crate) struct Work {
     pub(crate) targets_left: u32,
     /// Task timers and starts that are pending.
     pub(crate) timers_armed: u32,
+    /// Tasks whose timers are due and wait for the end of their slack, by CPU; also some whose timers are no more.
+    pub(crate) in_slack: Vec<Vec<TaskId>>,
     /// Seed of the tasks' streams.
     pub(crate) seed: u64,
 }

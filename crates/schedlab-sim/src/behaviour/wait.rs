@@ -7,7 +7,7 @@ use crate::core::flags;
 use crate::kernel::{CostKind, Slot, TaskState};
 use crate::simulation::Simulation;
 use schedlab_model::event::{Context, EventKind, IrqSource};
-use schedlab_model::{ChannelId, Nanos, Policy, TaskId};
+use schedlab_model::{ChannelId, CpuId, Nanos, Policy, TaskId};
 
 impl Simulation {
     /// The task waits from now on; the core takes it off its CPU when the interpreter returns. With a
@@ -97,16 +97,18 @@ impl Simulation {
         self.arm_timer_inline(task, self.core.k.now.saturating_add(time));
     }
 
-    /// Arms the task's timer. Normal tasks' timers have slack: alone, they expire at its end. (Linux also
-    /// expires them early when another timer interrupt falls into the slack.)
+    /// Arms the task's timer. Normal tasks' timers have slack: when they are due they wait for the interrupt of another
+    /// timer of their CPU, and expire alone at its end (`hrtimer_start_range_ns`).
     #[inline(always)]
     fn arm_timer_inline(&mut self, task: TaskId, due: u64) {
         let realtime = matches!(self.core.k.task(task).policy, Policy::Fifo | Policy::Rr | Policy::Deadline);
         let slack = if realtime { 0 } else { self.timer_slack };
         let latency = self.core.k.cost(CostKind::TimerLatency);
-        self.work.actors[task.index()].timer_due = due;
+        let end = due.saturating_add(slack).saturating_add(latency);
+        let actor = &mut self.work.actors[task.index()];
+        (actor.timer_due, actor.timer_end) = (due, end);
         self.work.timers_armed += 1;
-        self.core.k.arm_task(task, due.saturating_add(slack).saturating_add(latency));
+        self.core.k.arm_task(task, if slack == 0 { end } else { due.max(self.core.k.now) });
     }
 
     /// The same where it is rarer.
@@ -115,14 +117,55 @@ impl Simulation {
         self.arm_timer_inline(task, due);
     }
 
-    /// A task's timer is due: on the CPU where it was armed an interrupt wakes the task.
+    /// A task's timer is due, or its slack over: then on the CPU where it was armed an interrupt wakes the task.
     #[inline(always)]
-    pub(crate) fn timer_expired(&mut self, task: TaskId) {
-        self.work.timers_armed -= 1;
+    pub(crate) fn timer_event(&mut self, task: TaskId) {
         let cpu = self.core.k.task(task).cpu;
+        let end = self.work.actors[task.index()].timer_end;
+        if self.core.k.now < end {
+            let in_slack = &mut self.work.in_slack;
+            if in_slack.len() <= cpu.index() {
+                in_slack.resize(cpu.index() + 1, Vec::new());
+            }
+            in_slack[cpu.index()].push(task);
+            return self.core.k.arm_task(task, end);
+        }
         self.core.k.this_cpu = cpu;
         let cost = self.core.k.cost(CostKind::Interrupt);
         self.core.note_interrupt(cpu, IrqSource::Timer, cost);
+        self.timer_expired(task, cpu, cost);
+        self.timers_expire_too(cpu);
+        self.core.k.leave_kernel(cpu);
+    }
+
+    /// Within an interrupt of a timer of this CPU: those in their slack expire with it, those first that would expire
+    /// first alone (`__hrtimer_run_queues`).
+    #[inline(always)]
+    pub(crate) fn timers_expire_too(&mut self, cpu: CpuId) {
+        if self.work.in_slack.get(cpu.index()).is_some_and(|tasks| !tasks.is_empty()) {
+            self.timers_in_slack_expire(cpu);
+        }
+    }
+
+    #[inline(never)]
+    fn timers_in_slack_expire(&mut self, cpu: CpuId) {
+        let mut tasks = std::mem::take(&mut self.work.in_slack[cpu.index()]);
+        for task in tasks.drain(..) {
+            let end = self.work.actors[task.index()].timer_end;
+            // One that was woken, and may sleep again, does not wait here any more.
+            let waits = self.core.k.time_of(Slot::Task(task)) == Some(end);
+            if waits && self.core.k.task(task).cpu == cpu {
+                self.core.k.cancel(Slot::Task(task));
+                self.timer_expired(task, cpu, 0);
+            }
+        }
+        self.work.in_slack[cpu.index()] = tasks;
+    }
+
+    /// What a timer does in the interrupt, which costs so much besides.
+    #[inline(always)]
+    fn timer_expired(&mut self, task: TaskId, cpu: CpuId, cost: u64) {
+        self.work.timers_armed -= 1;
         let actor = &mut self.work.actors[task.index()];
         let due = Nanos(actor.timer_due);
         let wait = std::mem::replace(&mut actor.wait, Wait::None);
@@ -132,7 +175,6 @@ impl Simulation {
             self.time_out(task, wait);
         }
         self.wake_now(task, Context::HardIrq, 0, cost);
-        self.core.k.leave_kernel(cpu);
     }
 
     /// The task waited for something else, which did not come in time.

@@ -26,15 +26,16 @@ impl Core {
         self.k.leave_kernel(cpu);
     }
 
-    /// `hrtick`: the slice of the current fair task is over.
-    pub(crate) fn hrtick(&mut self, cpu: CpuId) {
+    /// `hrtick`: the slice of the current fair task is over. Whether there was one, and an interrupt.
+    pub(crate) fn hrtick(&mut self, cpu: CpuId) -> bool {
         if self.k.task(self.k.cpu(cpu).curr).class != Class::Fair {
-            return;
+            return false;
         }
         let cost = self.k.cost(CostKind::Interrupt);
         self.interrupt(cpu, IrqSource::Timer, cost);
         crate::fair::class::update_curr(&mut self.k, cpu);
         self.k.resched_curr(cpu);
+        true
     }
 
     /// An interrupt handler of this length runs on the CPU; what it does happens at its start.
