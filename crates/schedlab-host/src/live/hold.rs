@@ -27,8 +27,8 @@ const FREE_MAX: Duration = Duration::from_secs(5);
 /// How often [`Holder::serve`] looks where something matters that wakes nobody: canaries that are late, a log that fills.
 pub const LOOK_OFTEN: Duration = Duration::from_millis(20);
 /// How often where all that matters wakes the holder, the kernel's log included. Each look is a real-time task beside the
-/// work, which preempts it.
-pub const LOOK_RARELY: Duration = Duration::from_millis(500);
+/// work, which preempts it. A signal that comes just before the sleep waits so long.
+pub const LOOK_RARELY: Duration = Duration::from_secs(5);
 
 /// How a scheduler ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

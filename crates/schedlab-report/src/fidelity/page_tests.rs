@@ -199,3 +199,21 @@ fn the_page_names_goals_misses_and_what_is_known() {
         assert!(page.contains(text), "{text:?} is not in:\n{page}");
     }
 }
+
+/// The file says twice as much, as was measured; the recording three times.
+#[test]
+fn pairs_in_machines_are_counted_by_what_they_are_predicted_from() {
+    let (mut of, mut runs) = pair("x", &[(1e6, 2e6), (1e6, 2.1e6), (1e6, 1.9e6)], &[(1e6, 2e6), (1e6, 2e6)]);
+    "7.2".clone_into(&mut of.kernel);
+    let sides = [1e6, 3e6].map(|mean| vec![run(mean, mean, 1e9, 50.0); 2]);
+    let [a, b] = sides;
+    runs.predictions.push(Prediction { source: Source::Recording, a, b });
+    let (plan, measured) = measured(vec![], vec![(of, runs)]);
+    let page = render(&plan, &measured, "");
+    for (source, inside) in [("file", 1), ("recording", 0)] {
+        let row = format!(
+            "| 1 pairs in virtual machines, from a {source}: predicted ratio | within the measured 90 % interval | {inside} of 1 |"
+        );
+        assert!(page.contains(&row), "{page}");
+    }
+}

@@ -7,7 +7,7 @@ use crate::guest;
 use anyhow::{Context, Result, bail, ensure};
 use schedlab_model::machine::{Costs, MachineDescription};
 use schedlab_model::recording::{Recording, codec};
-use schedlab_model::workload;
+use schedlab_model::{Nanos, workload};
 use schedlab_report::fidelity::judge::{COSTS_SHOWN, undisturbed};
 use schedlab_report::fidelity::measured::{
     LoadRuns, Numbers, PairRuns, Prediction, Session, Simulated, Source,
@@ -25,14 +25,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The machine file that the measurement begins with.
 const MACHINE: &str = "machine.toml";
-/// The recorder as a task: its readings took 14 to 42 µs here.
-const RECORDER: &str = r#"
-[[task]]
-name = "recorder"
-target = false
-nice = -20
-steps = [{ loop = { steps = [{ sleep = "20ms" }, { run = { uniform = ["14us", "42us"] } }] } }]
-"#;
+/// How often the recorder reads its rings.
+pub const READS_EVERY: Nanos = Nanos::from_millis(20);
+/// How long its readings took on this machine.
+pub const READING_HERE: &str = r#"{ uniform = ["14us", "42us"] }"#;
 /// Live runs of a load, and the seeds it is simulated with.
 const LOAD_RUNS: u64 = 4;
 /// Live pairs.
@@ -441,10 +437,10 @@ impl Runner {
     }
 
     fn simulate(&self, work: &str, set: &[String], seed: u64, machine: &str) -> Result<Numbers> {
-        self.simulated(work, "fair", set, seed, &self.path(machine))
+        self.simulated(work, "fair", set, seed, &self.path(machine), READING_HERE)
     }
 
-    /// One simulated run on a machine.
+    /// One simulated run on a machine, on which the recorder's readings take so long.
     pub fn simulated(
         &self,
         work: &str,
@@ -452,11 +448,12 @@ impl Runner {
         set: &[String],
         seed: u64,
         machine: &Path,
+        reading: &str,
     ) -> Result<Numbers> {
         let file = self.path("simulated.slrec");
         let (seed, out) = (seed.to_string(), file.display().to_string());
         let machine = machine.display().to_string();
-        let beside = work.ends_with(".toml").then(|| self.beside_recorder(work)).transpose()?;
+        let beside = work.ends_with(".toml").then(|| self.beside_recorder(work, reading)).transpose()?;
         let work = beside.as_deref().unwrap_or(work);
         let mut arguments =
             words(&["simulate", work, "--machine", &machine, "--seed", &seed, "--record", &out]);
@@ -470,12 +467,16 @@ impl Runner {
         Ok(numbers)
     }
 
-    /// The workload file with the recorder, which is at work beside it live: it reads its rings every 20 ms. A recording
-    /// has it.
-    fn beside_recorder(&self, work: &str) -> Result<String> {
+    /// The workload file with the recorder, which is at work beside it live. A recording has it.
+    fn beside_recorder(&self, work: &str, reading: &str) -> Result<String> {
         let text = std::fs::read_to_string(work).with_context(|| work.to_owned())?;
+        let recorder = format!(
+            "\n[[task]]\nname = \"recorder\"\ntarget = false\nnice = -20\n\
+             steps = [{{ loop = {{ steps = [{{ sleep = \"{}ns\" }}, {{ run = {reading} }}] }} }}]\n",
+            READS_EVERY.0
+        );
         let file = self.path("beside-recorder.toml");
-        std::fs::write(&file, text + RECORDER).with_context(|| file.display().to_string())?;
+        std::fs::write(&file, text + &recorder).with_context(|| file.display().to_string())?;
         Ok(file.display().to_string())
     }
 
