@@ -3,6 +3,7 @@
 use crate::behaviour::Work;
 use crate::behaviour::channel::Channel;
 use crate::behaviour::compile::Code;
+use crate::behaviour::slack::SlackTimers;
 use crate::config::{Bound, Scheduler, SimulationConfig, SimulationResult, TargetSettings, TaskAccount};
 use crate::core::Core;
 use crate::error::SimError;
@@ -94,7 +95,7 @@ impl Simulation {
             workload: Arc::clone(workload),
             targets_left: 0,
             timers_armed: 0,
-            in_slack: Vec::new(),
+            slack_timers: SlackTimers::new(k.cpu_count()),
             seed: *seed,
         };
         let limits = [workload.duration, config.duration_limit];

@@ -84,8 +84,6 @@ pub(crate) struct Actor {
     pub(crate) wait: Wait,
     /// When the pending timer is due, without slack.
     pub(crate) timer_due: u64,
-    /// When it expires though no other timer's interrupt came.
-    pub(crate) timer_end: u64,
     /// Its draws.
     pub(crate) rng: Rng,
     /// Rounds left of the open loops, innermost last; 0 is for ever.
@@ -149,7 +147,6 @@ impl Actor {
             met_holder: false,
             pending: 0,
             timer_due: 0,
-            timer_end: 0,
             own_timers: vec![None; own_timers],
             spin_until: None,
             job: None,

@@ -14,13 +14,14 @@ pub(crate) mod forks;
 pub(crate) mod interpret;
 pub(crate) mod life;
 pub(crate) mod operation;
+pub(crate) mod slack;
 pub(crate) mod wait;
 
 use actor::Actor;
 use channel::Channel;
 use compile::Code;
-use schedlab_model::TaskId;
 use schedlab_model::workload::Workload;
+use slack::SlackTimers;
 use std::sync::Arc;
 
 /// The workload while it runs.
@@ -41,8 +42,8 @@ pub(crate) struct Work {
     pub(crate) targets_left: u32,
     /// Task timers and starts that are pending.
     pub(crate) timers_armed: u32,
-    /// Tasks whose timers are due and wait for the end of their slack, by CPU; also some whose timers are no more.
-    pub(crate) in_slack: Vec<Vec<TaskId>>,
+    /// Of the task timers those with slack.
+    pub(crate) slack_timers: SlackTimers,
     /// Seed of the tasks' streams.
     pub(crate) seed: u64,
 }

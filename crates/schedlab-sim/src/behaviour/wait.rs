@@ -101,14 +101,16 @@ impl Simulation {
     /// timer of their CPU, and expire alone at its end (`hrtimer_start_range_ns`).
     #[inline(always)]
     fn arm_timer_inline(&mut self, task: TaskId, due: u64) {
-        let realtime = matches!(self.core.k.task(task).policy, Policy::Fifo | Policy::Rr | Policy::Deadline);
+        let state = self.core.k.task(task);
+        let realtime = matches!(state.policy, Policy::Fifo | Policy::Rr | Policy::Deadline);
         let slack = if realtime { 0 } else { self.timer_slack };
+        if slack > 0 {
+            self.work.slack_timers.arm(state.cpu, task, due);
+        }
         let latency = self.core.k.cost(CostKind::TimerLatency);
-        let end = due.saturating_add(slack).saturating_add(latency);
-        let actor = &mut self.work.actors[task.index()];
-        (actor.timer_due, actor.timer_end) = (due, end);
+        self.work.actors[task.index()].timer_due = due;
         self.work.timers_armed += 1;
-        self.core.k.arm_task(task, if slack == 0 { end } else { due.max(self.core.k.now) });
+        self.core.k.arm_task(task, due.saturating_add(slack).saturating_add(latency));
     }
 
     /// The same where it is rarer.
@@ -117,19 +119,11 @@ impl Simulation {
         self.arm_timer_inline(task, due);
     }
 
-    /// A task's timer is due, or its slack over: then on the CPU where it was armed an interrupt wakes the task.
+    /// A task's timer expires alone: on the CPU where it was armed an interrupt wakes the task.
     #[inline(always)]
     pub(crate) fn timer_event(&mut self, task: TaskId) {
         let cpu = self.core.k.task(task).cpu;
-        let end = self.work.actors[task.index()].timer_end;
-        if self.core.k.now < end {
-            let in_slack = &mut self.work.in_slack;
-            if in_slack.len() <= cpu.index() {
-                in_slack.resize(cpu.index() + 1, Vec::new());
-            }
-            in_slack[cpu.index()].push(task);
-            return self.core.k.arm_task(task, end);
-        }
+        self.work.slack_timers.forget(cpu, task, self.work.actors[task.index()].timer_due);
         self.core.k.this_cpu = cpu;
         let cost = self.core.k.cost(CostKind::Interrupt);
         self.core.note_interrupt(cpu, IrqSource::Timer, cost);
@@ -138,28 +132,20 @@ impl Simulation {
         self.core.k.leave_kernel(cpu);
     }
 
-    /// Within an interrupt of a timer of this CPU: those in their slack expire with it, those first that would expire
-    /// first alone (`__hrtimer_run_queues`).
+    /// Within an interrupt of a timer of this CPU: those in their slack expire with it.
     #[inline(always)]
     pub(crate) fn timers_expire_too(&mut self, cpu: CpuId) {
-        if self.work.in_slack.get(cpu.index()).is_some_and(|tasks| !tasks.is_empty()) {
-            self.timers_in_slack_expire(cpu);
+        while let Some((task, due)) = self.work.slack_timers.take_due(cpu, self.core.k.now) {
+            self.expires_early(task, due, cpu);
         }
     }
 
     #[inline(never)]
-    fn timers_in_slack_expire(&mut self, cpu: CpuId) {
-        let mut tasks = std::mem::take(&mut self.work.in_slack[cpu.index()]);
-        for task in tasks.drain(..) {
-            let end = self.work.actors[task.index()].timer_end;
-            // One that was woken, and may sleep again, does not wait here any more.
-            let waits = self.core.k.time_of(Slot::Task(task)) == Some(end);
-            if waits && self.core.k.task(task).cpu == cpu {
-                self.core.k.cancel(Slot::Task(task));
-                self.timer_expired(task, cpu, 0);
-            }
-        }
-        self.work.in_slack[cpu.index()] = tasks;
+    fn expires_early(&mut self, task: TaskId, due: u64, cpu: CpuId) {
+        let armed = self.core.k.is_armed(Slot::Task(task)) && self.work.actors[task.index()].timer_due == due;
+        debug_assert!(armed && self.core.k.task(task).cpu == cpu, "{task:?} has no timer here");
+        self.core.k.cancel(Slot::Task(task));
+        self.timer_expired(task, cpu, 0);
     }
 
     /// What a timer does in the interrupt, which costs so much besides.
@@ -209,6 +195,8 @@ impl Simulation {
         }
         if self.core.k.is_armed(Slot::Task(task)) {
             self.core.k.cancel(Slot::Task(task));
+            let cpu = self.core.k.task(task).cpu;
+            self.work.slack_timers.forget(cpu, task, self.work.actors[task.index()].timer_due);
             self.work.timers_armed -= 1;
         }
         self.wake_now(task, context, wake_flags, 0);
