@@ -10,6 +10,7 @@ use super::control::{self, Answer, Door, Held, Load, Probation, Probed, Request,
 use super::dump::{self, DumpLog, Waiting};
 use super::exit::{self, Exit, Frame, KernelLog, Lines};
 use super::journal::{self, Journal, Owner, Repaired};
+use super::signals::SignalBell;
 use super::status::{self, KernelStatus};
 use super::{Attached, Error, Scope};
 use crate::capability::{become_real_time, is_root};
@@ -27,7 +28,7 @@ const FREE_MAX: Duration = Duration::from_secs(5);
 /// How often [`Holder::serve`] looks where something matters that wakes nobody: canaries that are late, a log that fills.
 pub const LOOK_OFTEN: Duration = Duration::from_millis(20);
 /// How often where all that matters wakes the holder, the kernel's log included. Each look is a real-time task beside the
-/// work, which preempts it. A signal that comes just before the sleep waits so long.
+/// work, which preempts it.
 pub const LOOK_RARELY: Duration = Duration::from_secs(5);
 
 /// How a scheduler ended.
@@ -266,7 +267,11 @@ impl Holder {
         let mut done = None;
         // Another reader than the one that keeps what was said: this one only hears that something is.
         let mut bell = KernelLog::listen();
-        let every = if bell.descriptor().is_some() { every } else { every.min(LOOK_OFTEN) };
+        // A signal that comes just before the sleep would not end it.
+        let signals = SignalBell::hang();
+        let all_ring = bell.descriptor().is_some() && signals.is_ok();
+        let every = if all_ring { every } else { every.min(LOOK_OFTEN) };
+        let bells = bell.descriptor().into_iter().chain(signals.as_ref().ok().map(SignalBell::descriptor));
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Wake::Interrupted;
@@ -277,7 +282,7 @@ impl Holder {
             if let Some(done) = done.take().or_else(&mut until) {
                 return Wake::Done(done);
             }
-            wait(self.door.descriptors().chain(descriptor).chain(bell.descriptor()), every);
+            wait(self.door.descriptors().chain(descriptor).chain(bells.clone()), every);
             bell.take();
             if let Some((stream, request)) = self.door.request() {
                 // An answer can take its time, as a probation does; it is cut short by what is waited for here.

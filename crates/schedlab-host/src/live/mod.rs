@@ -19,6 +19,7 @@ mod object;
 pub mod priorities;
 pub mod programs;
 pub mod sequence;
+mod signals;
 mod standstill;
 pub mod status;
 pub mod tasks;
