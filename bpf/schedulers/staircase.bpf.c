@@ -25,8 +25,9 @@
  * chooses where they and the slides of Nakajima 2006 differ: the interval below nice 0, and how a wake-up that
  * slept less than it ran goes on. Intervals and slices at nice 0 and above are the same in all three, and exact.
  *
- * Not carried over to sched_ext: time in the kernel, which v15 counts as run twice over, is taken from
- * p->stime, which the simulated kernel does not tell apart; in v15 a child's times are copies of its parent's,
+ * Time in the kernel, which v15 counts as run twice over, is p->stime, as there by whole ticks.
+ *
+ * Not carried over to sched_ext: in v15 a child's times are copies of its parent's,
  * which can earn it a point at birth; compute mode (`sched_compute`) is left out; balancing is ingosched's here.
  * Real-time tasks are above, in the kernel's own class.
  */

@@ -3,7 +3,7 @@
 //! Everything that needs root and nearly all `unsafe` lives here; nothing here knows the simulator. Start at [`vm`]
 //! for real kernels in QEMU, [`guest`] for the program that is process 1 of those machines,
 //! [`mod@calibrate`] for what things cost on it, [`live`] for sched_ext objects in the running kernel, [`player`] for
-//! workloads with real threads, [`mod@record`] for what the running kernel does, [`machine`] for what it runs on,
+//! workloads with real threads, [`load`] for a disk and memory under load, [`mod@record`] for what the running kernel does, [`machine`] for what it runs on,
 //! [`doctor`] for what it permits.
 
 pub mod calibrate;
@@ -11,6 +11,7 @@ pub mod capability;
 pub mod doctor;
 pub mod guest;
 pub mod live;
+pub mod load;
 pub mod machine;
 pub mod player;
 mod process;

@@ -7,8 +7,9 @@ mod ext_runs;
 mod priority_runs;
 
 use ext_runs::Run;
-use priority_runs::{free, run};
+use priority_runs::{free, run, run_at};
 use schedlab_model::event::{Event, EventKind, NullSink};
+use schedlab_model::machine::{Cost, Costs};
 use schedlab_sim::Simulation;
 
 const MS: u64 = 1_000_000;
@@ -119,4 +120,25 @@ fn a_debt_is_forgiven_with_the_end_of_the_last_child() {
     // All of the dozen have ended after 4.4 s; from 5.1 s on the parent and a stranger share the CPU.
     let parent = ran.result.accounts[1].cpu_time.0 / MS;
     assert!((1_800..=2_200).contains(&parent), "{parent} ms of 4 s");
+}
+
+/// The best priority that a task of nice 0 reaches under staircase v15 which works for 5 ms of each 20 ms in this step.
+fn best_priority_of(step: &str) -> u8 {
+    let text = format!(
+        "name = \"worker\"\nduration = \"4s\"\n[channels]\nsink = {{ type = \"bytes\", capacity = 1000000 }}\n\
+         [[task]]\nname = \"worker\"\nsteps = [{{ loop = {{ steps = [{step}, {{ sleep = \"15ms\" }}] }} }}]\n"
+    );
+    let costs = Costs { pipe_call: Cost::assumed(5 * MS, 0), ..free() };
+    let changes = run_at(costs, "staircase", &text, 1, &[("log_changes", 1)]).changes();
+    changes.iter().map(|change| change.after).min().unwrap_or(120)
+}
+
+/// v15 counts time in calls as run twice over and takes it off the sleep: 15 ms asleep for 5 ms in calls are less sleep than
+/// run, and 15 ms for 5 ms of the program's own are three times as much.
+#[test]
+fn ticks_that_find_a_task_in_a_call_are_system_time() {
+    let own = best_priority_of("{ run = \"5ms\" }");
+    let in_calls = best_priority_of("{ send = { channel = \"sink\", bytes = 1 } }");
+    assert!(own <= 118, "{own}");
+    assert!(in_calls >= 120, "{in_calls}");
 }

@@ -91,6 +91,9 @@ pub enum Command {
     /// Hold a scheduler: what `start` runs in the background
     #[command(hide = true)]
     Hold(live::HoldArgs),
+    /// Be a load of interbench: what `bench interbench --live` runs beside its tasks
+    #[command(hide = true)]
+    Load(bench::LoadArgs),
     /// Describe this machine as a machine file
     Machine(MachineArgs),
     /// What this machine permits, what is missing and how to get it, who else tunes it

@@ -79,7 +79,7 @@ fn interbench_meets_every_deadline_without_load_and_few_beside_four_hogs() {
     let (met, missed) = frames("fair", "video/burn");
     assert!(missed > 10 * met && missed > 50, "{met} {missed}");
     let table = run(&[&["bench", "interbench"][..], &own[..8]].concat()).done().out;
-    for text in ["% desired CPU", "true SD", "Memload is left out"] {
+    for text in ["% desired CPU", "true SD", "memload", "Hack is left out"] {
         assert!(table.contains(text), "{table}");
     }
 }
@@ -89,7 +89,7 @@ fn bad_settings_are_named() {
     let refused = run(&["bench", "wakeup", "--set", "period=never"]).refused(2, &["period=never"]);
     assert!(refused.out.is_empty());
     run(&["bench", "wakeup", "--set", "colour=red"]).refused(2, &["colour"]);
-    run(&["bench", "interbench", "--set", "load=memload"]).refused(2, &["memload", "none, video, x, burn"]);
+    run(&["bench", "interbench", "--set", "load=hack"]).refused(2, &["hack", "none, video, x, burn"]);
     run(&["bench", "wakeup", "--live", "--cpus", "2"]).refused(2, &["--live", "--cpus"]);
 }
 
@@ -196,4 +196,43 @@ fn hackbench_live_is_the_program_or_says_how_to_get_it() {
         let value = run(&[&["bench", "hackbench"][..], &own].concat()).done().json();
         assert!(rows(&value)[0]["duration_ns"].as_u64().expect("ns") > 1_000_000, "{value}");
     }
+}
+
+/// Where there is no swap, memload has no room on any machine: the row says so and nothing is run.
+#[test]
+fn a_load_without_room_is_left_out_and_said() {
+    let swap = std::fs::read_to_string("/proc/swaps").unwrap_or_default().lines().count() > 1;
+    if swap || !can_record() {
+        return;
+    }
+    let own = ["--set", "task=audio", "--set", "load=memload", "--set", "length=1s", "-q"];
+    let arguments = [&["bench", "interbench", "--live"][..], &own].concat();
+    let table = run(&arguments).done().out;
+    for text in ["left out", "memload is left out: there is no swap", "110 %"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    let value = run(&[&arguments[..], &["--json", "-"]].concat()).done().json();
+    let row = &rows(&value)[0];
+    assert!(row["left_out"] == true && count(row, "samples_ns") == 0, "{row}");
+}
+
+/// Each real load says when it has begun, works until it is killed, and leaves no file.
+#[test]
+fn real_loads_work_until_they_are_killed() {
+    let directory = scratch("bench-loads");
+    for name in ["write", "read", "memload"] {
+        let mut command = Command::new(BINARY);
+        command.args(["load", name, "4194304"]).arg(&directory).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().expect("starts");
+        let mut said = String::new();
+        let out = child.stdout.take().expect("it is piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut said).expect("it speaks");
+        std::thread::sleep(Duration::from_millis(300));
+        let works = child.try_wait().expect("asked").is_none();
+        child.kill().expect("it is there");
+        child.wait().expect("it ends");
+        assert!(said == "ready\n" && works, "{name}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(&directory).expect("it is there").count(), 0);
+    run(&["load", "colour", "1", "."]).refused(2, &["colour"]);
 }

@@ -26,12 +26,15 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
     let (ready, go) =
         (b.channel("ready", ChannelType::Tokens, 0, 0), b.channel("go", ChannelType::Tokens, 0, 0));
     let workers = groups * fds * 2;
+    // As a load it is interbench's hackbench, whose parent writes the byte that lets workers go once a round, and nobody
+    // reads it: they wait for it in the first round only.
+    let passes = if target { workers } else { u32::MAX };
     let mut parent = Vec::new();
     for spec in 0..workers {
         parent.extend([run(fork), Op::Fork { spec: TaskSpecId(spec) }]);
     }
     parent.extend(repeat(workers, vec![Op::Take { channel: ready, timeout: None }]));
-    parent.extend([Op::Post { channel: go, tokens: workers }, Op::WaitChildren]);
+    parent.extend([Op::Post { channel: go, tokens: passes }, Op::WaitChildren]);
     let start = [run(begin), Op::Post { channel: ready, tokens: 1 }, Op::Take { channel: go, timeout: None }];
     for group in 0..groups {
         let pipes: Vec<_> =
@@ -70,8 +73,10 @@ fn socket(b: &mut Builder, name: &str, p: &Parameters) -> Result<ChannelId, Buil
     Ok(channel)
 }
 
-/// The benchmark of the slides of 2006: `waker` wakes `woken` by a condition; how long `woken` takes from its wake-up until
-/// it runs is a sample. No broadcast is lost: the mutex is free only when `woken` waits, or is about to be `ready`.
+/// The benchmark of the slides of 2006: `waker` wakes `woken` by a condition; the time from before the broadcast until
+/// `woken` has come back from its wait, with the mutex, is a sample. Both ends are told by jobs: the waker's begins before
+/// the broadcast, the woken one's is over as it begins. No broadcast is lost: the mutex is free only when `woken` waits, or
+/// is about to be `ready`.
 pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
     let (samples, time) = (p.count("samples", 1_000_000)?.max(1), p.time("run")?);
     let loops = p.count("loops", 1_000_000)?;
@@ -83,7 +88,14 @@ pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
     let real_time =
         |rt_priority| TaskAttributes { policy: Policy::Fifo, rt_priority, ..TaskAttributes::default() };
     let of_woken = if p.count("rt", 1)? == 1 { real_time(80) } else { TaskAttributes::default() };
-    let wait = vec![Op::Post { channel: ready, tokens: 1 }, Op::ConditionWait { condition, lock }, run(time)];
+    let begin = Op::JobStart { deadline: None };
+    let wait = vec![
+        Op::Post { channel: ready, tokens: 1 },
+        Op::ConditionWait { condition, lock },
+        begin.clone(),
+        Op::JobEnd,
+        run(time),
+    ];
     let woken = [vec![Op::Lock { channel: lock }], repeat(0, wait)].concat();
     let settle = p.time("settle")?;
     let row = b.task("woken", "wakeup", of_woken, woken);
@@ -98,7 +110,9 @@ pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
         // Who is ready holds the lock until it waits.
         Op::Lock { channel: lock },
         Op::Unlock { channel: lock },
+        begin,
         Op::WakeWaiters { channel: condition, count: u32::MAX },
+        Op::JobEnd,
     ];
     // The last answer is waited for, too.
     let waker = [repeat(samples, broadcast), vec![Op::Take { channel: ready, timeout: None }]].concat();

@@ -1,20 +1,21 @@
 //! Generator of interbench: a task that people look at or listen to, beside a load.
 //!
 //! Tasks and loads are those of interbench 0.31 (C. Kolivas), by their times. Not modelled: the thread that keeps time for
-//! the measured task (its timer is the task's own), memory (so no `memload`), a disk shared by readers and writers.
+//! the measured task (its timer is the task's own), the cache of a disk. A disk, that of the swap too, serves one at a time.
 //! What is measured of it: `schedlab bench interbench`.
 
 use super::builder::Builder;
 use super::builtin::{BuiltinError, Parameters, repeat, run};
 use super::{Amount, ChannelType, Late, Op, TimerRef, Workload};
+use crate::ids::ChannelId;
 use crate::policy::{Policy, TaskAttributes};
 use crate::time::Nanos;
 
 /// Tasks that are measured.
 pub const TASKS: [&str; 4] = ["audio", "video", "x", "gaming"];
 
-/// Loads beside them, in interbench's order. Two are missing: `memload`, and `hack`, which 0.31 does not run.
-pub const LOADS: [&str; 8] = ["none", "video", "x", "burn", "write", "read", "ring", "compile"];
+/// Loads beside them, in interbench's order. One is missing: `hack`, which 0.31 does not run.
+pub const LOADS: [&str; 9] = ["none", "video", "x", "burn", "write", "read", "ring", "compile", "memload"];
 
 /// Period and burn of the tasks with frames.
 const AUDIO: (Nanos, Nanos) = (Nanos::from_micros(50_000), Nanos::from_micros(2_500));
@@ -82,13 +83,13 @@ fn add_load(b: &mut Builder, p: &Parameters, load: &str) -> Result<(), BuiltinEr
     match load {
         "video" | "x" => background(b, load, repeat(0, body(load))),
         "burn" => burners(b, p)?,
-        "write" | "read" => disk(b, p, load)?,
+        "write" | "read" => files(b, p, &[load])?,
         "ring" => ring(b, p)?,
         "compile" => {
             burners(b, p)?;
-            disk(b, p, "write")?;
-            disk(b, p, "read")?;
+            files(b, p, &["write", "read"])?;
         }
+        "memload" => memory(b, p)?,
         _ => {}
     }
     Ok(())
@@ -105,10 +106,27 @@ fn burners(b: &mut Builder, p: &Parameters) -> Result<(), BuiltinError> {
     Ok(())
 }
 
-/// Copies a block, then waits for the disk.
-fn disk(b: &mut Builder, p: &Parameters, name: &str) -> Result<(), BuiltinError> {
-    let wait = Op::Sleep(Amount::Exponential(p.time("disk")?));
-    background(b, name, repeat(0, vec![run(p.time("copy")?), wait]));
+/// Tasks that copy a block each, then wait for the disk they share.
+fn files(b: &mut Builder, p: &Parameters, names: &[&str]) -> Result<(), BuiltinError> {
+    let disk = b.channel("disk", ChannelType::Mutex, 0, 0);
+    for name in names {
+        let steps = [vec![run(p.time("copy")?)], served(disk, p.time("disk")?)].concat();
+        background(b, name, repeat(0, steps));
+    }
+    Ok(())
+}
+
+/// Waits until the disk has done something that takes so long on average.
+fn served(disk: ChannelId, time: Nanos) -> Vec<Op> {
+    vec![Op::Lock { channel: disk }, Op::Sleep(Amount::Exponential(time)), Op::Unlock { channel: disk }]
+}
+
+/// Goes round through more memory than there is: what was used longest ago is out, which is whatever comes next, so that
+/// each MiB waits for the swap.
+fn memory(b: &mut Builder, p: &Parameters) -> Result<(), BuiltinError> {
+    let disk = b.channel("swap", ChannelType::Mutex, 0, 0);
+    let steps = [served(disk, p.time("swap")?), vec![run(p.time("mib")?)]].concat();
+    background(b, "memload", repeat(0, steps));
     Ok(())
 }
 
@@ -144,7 +162,7 @@ mod tests {
                 assert_eq!(workload.tasks.len() == 1, load == "none", "{text}");
             }
         }
-        let error = builtin::make("interbench:load=memload").expect("known").expect_err("no memory");
+        let error = builtin::make("interbench:load=hack").expect("known").expect_err("not run");
         assert!(error.to_string().contains("none, video, x, burn"), "{error}");
     }
 

@@ -14,6 +14,7 @@ impl Core {
         }
         let (now, tick) = (k.now, k.tick_ns);
         k.arm(Slot::Cpu(cpu, CpuEvent::Tick), now + tick);
+        self.ext.account_tick(k, cpu);
         let cost = k.cost(CostKind::Tick);
         self.interrupt(cpu, IrqSource::Timer, cost);
         self.task_tick(cpu);

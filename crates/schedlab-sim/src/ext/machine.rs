@@ -70,6 +70,15 @@ impl Ext {
         agrees.then_some(to)
     }
 
+    /// `account_process_tick`: the whole tick is time of the kernel or of the program, whichever it finds.
+    pub(crate) fn account_tick(&mut self, k: &Kernel, cpu: CpuId) {
+        let (task, in_kernel) = (k.cpu(cpu).curr, k.cpu(cpu).kernel_until > k.now);
+        let Some(ext) = self.of(task) else { return };
+        let at = if in_kernel { ext.host.at.stime } else { ext.host.at.utime };
+        let (address, memory) = (ext.host.task(task.0).address + at, ext.instance.memory());
+        memory.write_u64(address, memory.read_u64(address) + k.tick_ns);
+    }
+
     /// Whether there is a scheduler that was told of the task.
     pub(crate) fn knows(&mut self, task: TaskId) -> bool {
         self.of(task).is_some()

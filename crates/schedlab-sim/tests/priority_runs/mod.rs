@@ -43,7 +43,12 @@ pub struct Ran {
 
 /// Runs a workload under a scheduler on so many CPUs.
 pub fn run(scheduler: &str, workload: &str, cpus: u32, knobs: &[(&str, i64)]) -> Ran {
-    let mut config = Run { knobs, costs: free(), ..Run::new(scheduler, workload, cpus) }.config();
+    run_at(free(), scheduler, workload, cpus, knobs)
+}
+
+/// The same where things cost what they are said to.
+pub fn run_at(costs: Costs, scheduler: &str, workload: &str, cpus: u32, knobs: &[(&str, i64)]) -> Ran {
+    let mut config = Run { knobs, costs, ..Run::new(scheduler, workload, cpus) }.config();
     config.machine.hz = 1000;
     let mut simulation = Simulation::new(config).expect("valid");
     let mut events = Vec::new();

@@ -31,6 +31,17 @@ impl Bench {
     }
 }
 
+/// Arguments of `load`.
+#[derive(Clone, Debug, Args)]
+pub struct LoadArgs {
+    /// Which: write, read or memload
+    pub name: String,
+    /// Bytes it works on
+    pub bytes: u64,
+    /// Where its file is
+    pub directory: PathBuf,
+}
+
 /// Arguments of `bench`.
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = "EXAMPLES
@@ -44,7 +55,8 @@ impl Bench {
   schedlab bench programs --scheduler fair,cfs --program fibo,rays --cpus 2 --json programs.json
 
 `--set` takes parameters of the built-in workload of the same name (`schedlab list workloads`) and knobs of the
-schedulers (hz=250). A latency of wakeup goes from the wake-up until the thread runs; latencies are shown raw and without
+schedulers (hz=250). A latency of wakeup goes from before the broadcast until the
+thread is back from its wait with the mutex; latencies are shown raw and without
 those more than six standard deviations above the mean, in one pass, as in the slides of 2006. The waker's own error is
 how late it ran itself after its timer. interbench runs every task beside every load unless task and load are set; rt=1
 makes the task real-time and prints us. programs runs each program alone and while all others are run again and again
@@ -62,7 +74,7 @@ pub struct BenchArgs {
     /// Run it on this machine instead of the simulated one, as real threads, and hackbench as the program of that name
     #[arg(long, conflicts_with_all = ["machine", "cpus", "kernel", "no_watchdog", "jobs"])]
     pub live: bool,
-    /// With --live: play the model of hackbench instead of running the program
+    /// With --live: play the models of hackbench and of interbench's disk and memory loads instead of running them
     #[arg(long, requires = "live")]
     pub model: bool,
     /// A tenth of the samples and a fifth of the load, for a first look

@@ -49,6 +49,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Top(args) => top::run(&args),
         Command::Restore(args) => live::restore(&args),
         Command::Hold(args) => live::hold(&args),
+        Command::Load(args) => bench::load(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::List(args) => list::run(&args),
         Command::Completions { shell } => man::completions(shell),

@@ -54,6 +54,7 @@ offsets!(
         sched_task_group = "sched_task_group",
         cgroups = "cgroups",
         utime = "utime",
+        stime = "stime",
         nvcsw = "nvcsw",
         nivcsw = "nivcsw",
         start_time = "start_time",

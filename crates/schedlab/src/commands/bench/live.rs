@@ -1,10 +1,11 @@
 //! The live arm: every part under every scheduler on this machine, one after the other, with undo.
 //!
 //! wakeup and interbench are played beneath the recorder and their samples taken from the recording as from a simulated
-//! run; hackbench is the program of that name. A scheduler is held as by `schedlab run`: the kernel's own is back when the
+//! run; hackbench is the program of that name, and what loads a disk or the memory are processes ([`loads`]). A scheduler is held as by `schedlab run`: the kernel's own is back when the
 //! part is over, at Ctrl-C, and if this process is killed.
 
 use super::interbench::Frames;
+use super::loads::{self, Loads};
 use super::plan::Plan;
 use super::samples::Wakes;
 use super::{Context, Row, common};
@@ -63,7 +64,7 @@ impl Live<'_> {
     fn row(&self, scheduler: &str, part: &str, work: &str) -> Result<Row, Failure> {
         let run = || match self.args.bench {
             Bench::Hackbench if !self.args.model => self.program(part),
-            _ => self.play(part, work),
+            _ => self.part(part, work),
         };
         let (mut row, ended) = match scheduler {
             "fair" => (run()?, None),
@@ -76,6 +77,23 @@ impl Live<'_> {
 
     fn obtained(&self) -> Obtained {
         if guest::is_inside() { Obtained::TriedInVm } else { Obtained::MeasuredHere }
+    }
+
+    /// The workload, with the real loads of a disk or memory beside it.
+    fn part(&self, part: &str, work: &str) -> Result<Row, Failure> {
+        let (real, beside) = loads::of_part(part);
+        let Some(beside) = beside.filter(|_| !self.args.model) else { return self.play(part, work) };
+        let mut loads = match Loads::start(real)? {
+            Ok(loads) => loads,
+            Err(why) => {
+                let row = Row::of(part, self.obtained());
+                return Ok(Row { left_out: true, notes: vec![why], ..row });
+            }
+        };
+        // Of a parameter that is given twice the last counts.
+        let mut row = self.play(part, &format!("{work},load={beside}"))?;
+        loads.check(&mut row);
+        Ok(row)
     }
 
     /// The workload as real threads.

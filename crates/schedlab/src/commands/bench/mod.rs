@@ -1,16 +1,20 @@
 //! `schedlab bench`: the benchmarks of the slides of 2006, with the tables they print.
 //!
-//! [`programs`] is a benchmark of its own, after the paper of 2021. Of the others, [`plan`] says what is run, [`simulated`] and [`live`] run it, [`samples`] and [`interbench`] take the samples from its
+//! [`programs`] is a benchmark of its own, after the paper of 2021. Of the others, [`plan`] says what is run, [`simulated`] and [`live`] run it
+//! ([`loads`] beside the latter), [`samples`] and [`interbench`] take the samples from its
 //! events, [`tables`] prints them. Not here: the workloads (schedlab-model's `benchmarks` and `interbench`), what a table says
 //! of samples (schedlab-report's `samples`).
 
 mod interbench;
 mod live;
+mod loads;
 mod plan;
 mod programs;
 mod samples;
 mod simulated;
 mod tables;
+
+pub use loads::run as load;
 
 use super::{Context, common};
 use crate::args::bench::{Bench, BenchArgs};
@@ -48,6 +52,9 @@ pub struct Row {
     pub load_wait_max_ns: u64,
     /// Switches of tasks, to and from idle too.
     pub context_switches: u64,
+    /// Whether it was not run, for want of room; a note says which.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
     /// What a reader must know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -71,6 +78,7 @@ impl Row {
             load_cpu_percent: 0.0,
             load_wait_max_ns: 0,
             context_switches: 0,
+            left_out: false,
             notes: Vec::new(),
             frames: None,
         }

@@ -1,6 +1,6 @@
 //! Takes the samples of a benchmark from the events of its run, simulated or recorded.
 
-use schedlab_model::event::{Context, Event, EventKind, EventSink};
+use schedlab_model::event::{Event, EventKind, EventSink};
 use schedlab_model::recording::TaskInfo;
 use schedlab_model::{Nanos, TaskId};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Wakes<'a> {
     waker: Option<TaskId>,
     woken: Option<TaskId>,
-    since: Option<Nanos>,
+    /// When the broadcast began that has no answer yet, and when the answer came that has no broadcast yet: the waker
+    /// may tell of its own only after the woken thread has run on another CPU.
+    broadcast: Option<Nanos>,
+    answer: Option<Nanos>,
     due: Option<Nanos>,
     interrupted: &'a AtomicBool,
-    /// From wake-up to run, in ns.
+    /// From before the broadcast until the woken thread is back from its wait, with the mutex, in ns.
     pub latencies_ns: Vec<u64>,
     /// From the waker's timer until it runs, in ns.
     pub waker_error_ns: Vec<u64>,
@@ -21,9 +24,17 @@ pub struct Wakes<'a> {
 impl Wakes<'_> {
     /// Nothing has happened yet.
     pub fn new(interrupted: &AtomicBool) -> Wakes<'_> {
-        let (waker, woken, since, due) = (None, None, None, None);
+        let (waker, woken, broadcast, answer, due) = (None, None, None, None, None);
         let (latencies_ns, waker_error_ns) = (Vec::new(), Vec::new());
-        Wakes { waker, woken, since, due, interrupted, latencies_ns, waker_error_ns }
+        Wakes { waker, woken, broadcast, answer, due, interrupted, latencies_ns, waker_error_ns }
+    }
+
+    /// A sample is whole when both its ends are known.
+    fn pair(&mut self) {
+        if let (Some(began), Some(ended)) = (self.broadcast, self.answer) {
+            (self.broadcast, self.answer) = (None, None);
+            self.latencies_ns.push(ended.saturating_sub(began).0);
+        }
     }
 }
 
@@ -46,16 +57,15 @@ impl EventSink for Wakes<'_> {
 
     fn event(&mut self, event: &Event) {
         match event.kind {
-            // Its own program wakes the thread in no other way; what else wakes it is no sample.
-            EventKind::Waking { waker, context: Context::Task, wakee, .. }
-                if Some(wakee) == self.woken && Some(waker) == self.waker =>
-            {
-                self.since = Some(event.time);
+            EventKind::Job { task, released, .. } if Some(task) == self.waker => {
+                self.broadcast = Some(released);
+                self.pair();
+            }
+            EventKind::Job { task, .. } if Some(task) == self.woken => {
+                self.answer = Some(event.time);
+                self.pair();
             }
             EventKind::TimerExpire { task, due } if Some(task) == self.waker => self.due = Some(due),
-            EventKind::Switch { next, .. } if Some(next) == self.woken => {
-                self.latencies_ns.extend(self.since.take().map(|since| (event.time - since).0));
-            }
             EventKind::Switch { next, .. } if Some(next) == self.waker => {
                 self.waker_error_ns.extend(self.due.take().map(|due| (event.time - due).0));
             }

@@ -21,6 +21,7 @@ fn spread(summary: Option<Summary>) -> Vec<String> {
 /// What a reader must know of a row.
 fn marks(row: &Row) -> String {
     match (&row.ended, row.cut) {
+        _ if row.left_out => "left out",
         (Some(_), _) => "ended early",
         (None, true) => "cut",
         (None, false) => "",
@@ -78,9 +79,8 @@ pub fn notes(rows: &[Row]) -> String {
     all.into_iter().map(|note| format!("Note: {note}\n")).collect()
 }
 
-/// What has no place in a simulated machine, as a reader of interbench's own tables would miss it.
-const LEFT_OUT: &str =
-    "Memload is left out: the simulated machine has no memory to run out of. Hack is left out as in 0.31.\n";
+/// What a reader of interbench's own tables would miss.
+const LEFT_OUT: &str = "Hack is left out, as in 0.31.\n";
 
 /// A table for each task and scheduler, a line for each load. Latencies in ms, of a real-time task in us.
 pub fn interbench(rows: &[Row], real_time: bool) -> String {

@@ -63,7 +63,11 @@ pub fn under<T>(
 pub fn repair_first(command: &Command) {
     let own = matches!(
         command,
-        Command::Restore(_) | Command::Hold(_) | Command::Completions { .. } | Command::Man { .. }
+        Command::Restore(_)
+            | Command::Hold(_)
+            | Command::Load(_)
+            | Command::Completions { .. }
+            | Command::Man { .. }
     );
     if own || !directory().exists() {
         return;

@@ -2,7 +2,7 @@
 
 use super::printed::{PLUGSCHED, Spread};
 use super::{Ours, common, hackbench_seconds};
-use schedlab_report::samples::interbench_deviation;
+use schedlab_report::samples::{interbench_deviation, summarise};
 use schedlab_report::text::Table;
 
 /// All of them.
@@ -11,7 +11,7 @@ pub fn all(ours: &Ours) -> String {
     let wakeups = wakeups
         .iter()
         .flat_map(|(part, thread)| [false, true].map(|filtered| wakeup(ours, part, thread, filtered)));
-    hackbench(ours) + &wakeups.collect::<String>() + &interbench(ours)
+    hackbench(ours) + &wakeups.collect::<String>() + &waker(ours) + &interbench(ours)
 }
 
 fn table(titles: &[&str], rows: Vec<Vec<String>>) -> String {
@@ -52,6 +52,19 @@ fn wakeup(ours: &Ours, part: &str, thread: &str, filtered: bool) -> String {
     let title = format!("{thread} thread, us, {what}");
     let titles = [&title, "slides: mean", "min", "max", "deviation", "ours: mean", "min", "max", "deviation"];
     table(&titles, PLUGSCHED.iter().map(row).collect())
+}
+
+/// How late the waker itself ran: what a real-time thread waits for that a timer wakes in the middle of somebody's call.
+fn waker(ours: &Ours) -> String {
+    let rows = ours.wakeup.iter().filter(|row| row.part == "normal");
+    let row = |row: &super::Row| {
+        let summary = summarise(&row.waker_error_ns);
+        let us =
+            summary.map_or([f64::NAN; 4], |s| [s.mean, s.min as f64, s.max as f64, s.standard_deviation]);
+        std::iter::once(row.scheduler.clone()).chain(us.map(|ns| format!("{:.2}", ns / 1e3))).collect()
+    };
+    let titles = ["the waker after its timer, us", "ours: mean", "min", "max", "deviation"];
+    table(&titles, rows.map(row).collect())
 }
 
 /// The slides' pictures of interbench are lost, but for what they show an excerpt of: the video beside X.
