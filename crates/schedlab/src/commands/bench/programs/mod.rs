@@ -139,7 +139,7 @@ pub fn run(args: &BenchArgs, context: Context) -> Result<(), Failure> {
         write_file(path, format!("{value:#}\n").as_bytes())?;
     }
     if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
-        print_text(&table(&rows, plan.rounds))?;
+        print_text(&(table(&rows, plan.rounds) + &too_little(&rows, &plan)))?;
     }
     if interrupted.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
@@ -148,6 +148,17 @@ pub fn run(args: &BenchArgs, context: Context) -> Result<(), Failure> {
         Some((scheduler, why)) => Err(Failure::AnswerIsNo(format!("{scheduler} ended early: {why}"))),
         None => Ok(()),
     }
+}
+
+/// Each row of a program alone with that of the same beside others.
+fn pairs(rows: &[Row]) -> impl Iterator<Item = (&Row, Option<&Row>)> {
+    rows.iter().filter(|row| !row.together).map(|alone| {
+        let same = |row: &&Row| {
+            row.together
+                && (&row.scheduler, row.program, row.nice) == (&alone.scheduler, alone.program, alone.nice)
+        };
+        (alone, rows.iter().find(same))
+    })
 }
 
 /// A line for each program, nice value and scheduler: alone, beside the others, and how much longer that takes.
@@ -164,11 +175,7 @@ fn table(rows: &[Row], rounds: u32) -> String {
     ];
     let mut table = Table::new(&header);
     table.right = (2..header.len()).collect();
-    for alone in rows.iter().filter(|row| !row.together) {
-        let beside = rows.iter().find(|row| {
-            row.together
-                && (&row.scheduler, row.program, row.nice) == (&alone.scheduler, alone.program, alone.nice)
-        });
+    for (alone, beside) in pairs(rows) {
         let of = |row: Option<&Row>, values: fn(&Row) -> &[f64]| {
             row.map_or("-".to_owned(), |row| mean_with_interval(values(row)))
         };
@@ -178,7 +185,9 @@ fn table(rows: &[Row], rounds: u32) -> String {
             alone.nice.to_string(),
             of(Some(alone), |row| &row.seconds),
             of(beside, |row| &row.seconds),
-            beside.map_or("-".to_owned(), |beside| slowdown(&alone.seconds, &beside.seconds)),
+            beside.and_then(|beside| slowdown(alone, beside)).map_or("-".to_owned(), |found| {
+                format!("{:.2} ({:.2} to {:.2})", found.estimate, found.low, found.high)
+            }),
             of(Some(alone), |row| &row.mflops),
             of(beside, |row| &row.mflops),
         ]);
@@ -208,24 +217,46 @@ fn mean_with_interval(values: &[f64]) -> String {
     format!("{mean:.digits$} ({:.digits$} to {:.digits$})", (mean - half).max(0.0), mean + half)
 }
 
-/// How many times as long it took, from rounds in pairs.
-fn slowdown(alone: &[f64], beside: &[f64]) -> String {
-    let pairs: Vec<f64> = alone.iter().zip(beside).map(|(alone, beside)| (beside / alone).ln()).collect();
-    match stats::interval(&[pairs], 0.05, 1) {
-        Some(found) => {
-            format!("{:.2} ({:.2} to {:.2})", found.estimate.exp(), found.low.exp(), found.high.exp())
-        }
-        None => "-".to_owned(),
-    }
+/// How many times as long it took beside others, from rounds in pairs; the ends are those of a 95 % interval.
+struct Slowdown {
+    estimate: f64,
+    low: f64,
+    high: f64,
+}
+
+fn slowdown(alone: &Row, beside: &Row) -> Option<Slowdown> {
+    let rounds = alone.seconds.iter().zip(&beside.seconds);
+    let found = stats::interval(&[rounds.map(|(alone, beside)| (beside / alone).ln()).collect()], 0.05, 1)?;
+    Some(Slowdown { estimate: found.estimate.exp(), low: found.low.exp(), high: found.high.exp() })
+}
+
+/// An interval that is wider says little of how much longer a program took.
+const FACTOR_MAX: f64 = 2.0;
+
+/// What it would take to know slowdowns that are hardly known: intervals narrow with the square root of rounds.
+fn too_little(rows: &[Row], plan: &Plan) -> String {
+    let found: Vec<Slowdown> = pairs(rows).filter_map(|(alone, beside)| slowdown(alone, beside?)).collect();
+    let wide: Vec<f64> =
+        found.iter().map(|of| of.high / of.low).filter(|factor| *factor > FACTOR_MAX).collect();
+    let Some(widest) = wide.iter().copied().reduce(f64::max) else { return String::new() };
+    let rounds = f64::from(plan.rounds) * (widest.ln() / FACTOR_MAX.ln()).powi(2);
+    let or =
+        if plan.quick { "; without --quick, programs run for ten times as long and fewer do" } else { "" };
+    format!(
+        "{} of {} slowdowns are known only to within a factor of more than {FACTOR_MAX}: the widest takes about --rounds \
+         {:.0}{or}\n",
+        wide.len(),
+        found.len(),
+        rounds.ceil()
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_table_has_means_intervals_and_slowdowns() {
-        let row = |together: bool, seconds: &[f64], mflops: &[f64]| Row {
+    fn row(together: bool, seconds: &[f64], mflops: &[f64]) -> Row {
+        Row {
             scheduler: "fair".into(),
             program: "fft",
             threads: 1,
@@ -235,7 +266,11 @@ mod tests {
             seconds: seconds.to_vec(),
             mflops: mflops.to_vec(),
             ended: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_table_has_means_intervals_and_slowdowns() {
         let rows = [row(false, &[1.0, 1.0, 1.0], &[300.0]), row(true, &[2.0, 4.0, 8.0], &[])];
         let text = table(&rows, 3);
         assert!(text.contains("1.00 (1.00 to 1.00)") && text.contains("300"), "{text}");
@@ -243,6 +278,23 @@ mod tests {
         assert!(text.contains("4.00 ("), "{text}");
         // 4.67 with a deviation of 3.06: 4.303 * 3.06 / sqrt(3) to either side, and no time is below 0.
         assert!(text.contains("4.67 (0.00 to 12.26)"), "{text}");
-        assert_eq!((mean_with_interval(&[]), slowdown(&[1.0], &[2.0])), ("-".into(), "-".into()));
+        assert_eq!(mean_with_interval(&[]), "-");
+        assert!(slowdown(&row(false, &[1.0], &[]), &row(true, &[2.0], &[])).is_none());
+    }
+
+    /// ln 2, 2 ln 2, 3 ln 2 in three rounds: by Student's t 4.303 ln 2 / sqrt(3) to either side, a factor of 2^4.97, whose
+    /// logarithm is 4.97 times that of 2: 74 rounds. The bootstrap's shape makes it some others.
+    #[test]
+    fn what_is_hardly_known_says_how_many_rounds_it_takes() {
+        let [alone, wide, narrow] =
+            [[1.0; 3], [2.0, 4.0, 8.0], [2.0, 2.1, 2.2]].map(|seconds| seconds.to_vec());
+        let plan = |quick| Plan { programs: Vec::new(), cases: Vec::new(), rounds: 3, quick };
+        let row = |together, seconds: &[f64]| row(together, seconds, &[]);
+        let text = too_little(&[row(false, &alone), row(true, &wide)], &plan(false));
+        let rounds = text.trim_end().rsplit(' ').next().and_then(|rounds| rounds.parse::<f64>().ok());
+        assert!(rounds.is_some_and(|rounds| (50.0..110.0).contains(&rounds)), "{text}");
+        assert!(text.starts_with("1 of 1 slowdowns"), "{text}");
+        assert!(too_little(&[row(false, &alone), row(true, &wide)], &plan(true)).contains("without --quick"));
+        assert_eq!(too_little(&[row(false, &alone), row(true, &narrow)], &plan(true)), "");
     }
 }
