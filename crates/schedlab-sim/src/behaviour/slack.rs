@@ -7,7 +7,7 @@
 use schedlab_model::{CpuId, TaskId};
 use std::collections::VecDeque;
 
-/// The pending timers of every CPU.
+/// The pending timers of every CPU. The CPUs that an ideal scheduler has beside them have none: its timers have no slack.
 #[derive(Debug, Default)]
 pub(crate) struct SlackTimers {
     by_cpu: Vec<VecDeque<Timer>>,
@@ -40,7 +40,7 @@ impl SlackTimers {
     /// A timer is no more: it has expired alone, or was cancelled. Nothing changes if it is not one of these.
     #[inline]
     pub(crate) fn forget(&mut self, cpu: CpuId, task: TaskId, due: u64) {
-        let timers = &mut self.by_cpu[cpu.index()];
+        let Some(timers) = self.by_cpu.get_mut(cpu.index()) else { return };
         if timers.front() == Some(&Timer { due, task }) {
             timers.pop_front();
             return;
@@ -55,7 +55,7 @@ impl SlackTimers {
     /// The next timer of a CPU that may expire in an interrupt at `now`, with when it was due; it is no longer here.
     #[inline]
     pub(crate) fn take_due(&mut self, cpu: CpuId, now: u64) -> Option<(TaskId, u64)> {
-        let timers = &mut self.by_cpu[cpu.index()];
+        let timers = self.by_cpu.get_mut(cpu.index())?;
         timers.front().filter(|first| first.due <= now)?;
         timers.pop_front().map(|Timer { due, task }| (task, due))
     }
