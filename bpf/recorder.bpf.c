@@ -58,6 +58,8 @@ struct target {
 	u64 write_bytes;
 	u64 slice;
 	u64 cpus;
+	u64 told_channel;	/* of the connection told latest */
+	u64 told_peer;
 	u32 static_prio;
 	u32 policy_and_priority;
 	u32 cpu_count;
@@ -214,13 +216,18 @@ static __always_inline void compare_with_pattern(struct pattern *pattern, const 
 }
 
 /* Tells the two directions of a connection as one's, once. */
-static __always_inline void tell_peers(u64 now, const struct operation_info *info)
+static __always_inline void tell_peers(u64 now, struct target *target, const struct operation_info *info)
 {
 	u64 channel = info->channel, peer = info->peer;
 	u64 *known;
 
 	if (info->channel_kind != CHANNEL_SOCKET || !peer || peer == channel)
 		return;
+	/* Most tasks go on with the connection that they had. */
+	if (target->told_channel == channel && target->told_peer == peer)
+		return;
+	target->told_channel = channel;
+	target->told_peer = peer;
 	known = bpf_map_lookup_elem(&peers, &channel);
 	if (known && *known == peer)
 		return;
@@ -261,7 +268,7 @@ static __always_inline void open_operation(u64 now, struct task_struct *task, st
 		remember_read(target, info.op, info.channel_kind, info.channel);
 	if (control.telling == TELLING_PATTERNS && info.op == OP_SOCKET_SEND)
 		compare_with_pattern(&target->pattern, &info);
-	tell_peers(now, &info);
+	tell_peers(now, target, &info);
 	tell(now, RECORD_OP_ENTER, info.op, info.channel_kind, task->pid, info.channel, info.amount);
 }
 
@@ -300,7 +307,7 @@ int BPF_PROG(system_call_returns, struct pt_regs *regs, long result)
 		tell_exit(now, target, task->pid, result);
 	} else {
 		resolve(&info, regs, class);
-		tell_peers(now, &info);
+		tell_peers(now, target, &info);
 		if (is_telling(info.op, result)) {
 			if (info.op == OP_SLEEP_ABSOLUTE)
 				tell(now, RECORD_OP_ENTER, info.op, info.channel_kind, task->pid, info.channel,

@@ -206,14 +206,33 @@ static __always_inline void learn_send(struct target *target, struct ring *ring,
 		pattern->hits = 0;
 }
 
-/* Tells the current task's sends, two a record, spread over the time since the first. */
+/* The current task's sends that its pattern does not explain: two a record, spread over the time since the first. */
+static __always_inline void tell_sends(u64 now, u32 pid, struct target *target, struct ring *ring, u32 count, bool fits)
+{
+	u64 step = (now - ring->sends_since) / (SENDS_MAX / 2);
+
+	for (u32 i = 0; i < SENDS_MAX; i += 2) {
+		u64 first = ring->sends[i];
+		u64 second = i + 1 < count ? ring->sends[i + 1] : 0;
+		u64 time = i + 2 < count ? ring->sends_since + step * (i / 2) : now;
+
+		if (i >= count)
+			break;
+		learn_send(target, ring, fits, first >> 32, first);
+		if (second)
+			learn_send(target, ring, fits, second >> 32, second);
+		tell(time, RECORD_SENDS, 0, 0, pid, first, second);
+	}
+}
+
+/* Tells the current task's sends: as a run of its pattern if each was the one that came next last time. */
 static __noinline int flush_sends(struct task_struct *task, u64 now, u32 inside)
 {
 	struct ring *ring = this_ring();
 	struct target *target;
-	u64 step, bytes = 0;
+	u64 bytes = 0;
+	u32 count, first;
 	bool fits;
-	u32 count;
 
 	if (!ring || !ring->sends_count)
 		return 0;
@@ -233,19 +252,14 @@ static __noinline int flush_sends(struct task_struct *task, u64 now, u32 inside)
 		target->write_bytes += (u32)ring->sends[(count - 1) & (SENDS_MAX - 1)];
 	__sync_fetch_and_add(&ring->returns, count);
 	__sync_fetch_and_add(&ring->writes, count);
-	step = (now - ring->sends_since) / (SENDS_MAX / 2);
-	for (u32 i = 0; i < SENDS_MAX; i += 2) {
-		u64 first = ring->sends[i];
-		u64 second = i + 1 < count ? ring->sends[i + 1] : 0;
-		u64 time = i + 2 < count ? ring->sends_since + step * (i / 2) : now;
-
-		if (i >= count)
-			break;
-		learn_send(target, ring, fits, first >> 32, first);
-		if (second)
-			learn_send(target, ring, fits, second >> 32, second);
-		tell(time, RECORD_SENDS, 0, 0, task->pid, first, second);
+	first = target->pattern.expected;
+	if (!fits || !pattern_explains(&target->pattern, ring, count)) {
+		tell_sends(now, task->pid, target, ring, count, fits);
+		return 0;
 	}
+	__sync_fetch_and_add(&ring->expected, count);
+	tell_pattern(now, task->pid, &target->pattern);
+	tell(now, RECORD_RUN, first, RUN_SEEN, task->pid, count, ring->sends_since);
 	return 0;
 }
 

@@ -119,6 +119,30 @@ __noinline int pattern_learn(struct pattern *pattern, u64 channel, u32 bytes)
 	return 0;
 }
 
+/* Sends of the ring were seen: whether the pattern holds and each is the one expected. Then it goes on behind them. */
+__noinline int pattern_explains(struct pattern *pattern, struct ring *ring, u32 count)
+{
+	u32 at, last = PATTERN_NONE;
+
+	if (!pattern || !ring || !pattern_holds(pattern))
+		return 0;
+	at = pattern->expected;
+	for (u32 i = 0; i < SENDS_MAX; i++) {
+		u64 send = ring->sends[i];
+
+		if (i >= count)
+			break;
+		if (!pattern_has(pattern, at) || pattern_at(pattern, at)->channel != send >> 32 ||
+		    pattern_at(pattern, at)->bytes != (u32)send)
+			return 0;
+		last = at;
+		at = pattern_at(pattern, at)->next;
+	}
+	pattern->last = last;
+	pattern->expected = at;
+	return 1;
+}
+
 /* Goes so many sends along the pattern, PATTERN_MAX at most, or until it is at `end` again. */
 static __always_inline u32 pattern_walk(struct pattern *pattern, u32 sends, u32 end)
 {

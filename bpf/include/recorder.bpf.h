@@ -38,7 +38,7 @@ enum record_kind {
 	RECORD_OP_EXIT,		/* pid, op, flags: channel kind, a: channel, b: result */
 	RECORD_SENDS,		/* pid, a and b: channel and bytes of a send in 32 bits each, b may be 0 */
 	RECORD_PATTERN,		/* pid, op: position, flags: that of the next, a: channel, b: bytes */
-	RECORD_RUN,		/* pid, op: position of the first, a: sends, b: since when */
+	RECORD_RUN,		/* pid, op: position of the first, flags: RUN_SEEN or 0, a: sends, b: since when */
 	RECORD_PRIORITY_LENT,	/* pid, a: who lends it or 0 when it is given back, b: prio in force */
 	RECORD_PEERS,		/* a and b: channels of the two directions of a connection */
 	RECORD_REST,		/* sends that no pattern explains. pid, a: since when, b: bytes, from bit 40 on their number */
@@ -133,6 +133,8 @@ struct recorder_control {
 #define PATTERN_MAX 32
 /* Sends of one run record: more are a mistake. */
 #define RUN_MAX (1 << 20)
+/* Each send of a run was seen to follow the pattern. */
+#define RUN_SEEN 1
 
 /* One CPU's ring: its own line for each side. */
 struct ring {

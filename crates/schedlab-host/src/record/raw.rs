@@ -39,6 +39,8 @@ pub(super) mod kind {
 
 /// What [`kind::VRUNTIME`] has as its `op` for a sched_ext scheduler's clock.
 pub(super) const CLOCK_EXT: u8 = 2;
+/// Flag of a run: each of its sends was seen to follow the pattern.
+pub(super) const RUN_SEEN: u8 = 1;
 
 /// `struct record`, with the CPU whose ring it came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

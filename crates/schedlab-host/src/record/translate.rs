@@ -3,7 +3,7 @@
 //! A pid that is forked again is a new task. Rows of tasks and channels go to the sink when they first
 //! appear and again when more is known of them. Not here: where records come from ([`super::raw`]).
 
-use super::raw::{CLOCK_EXT, RawRecord, kind};
+use super::raw::{CLOCK_EXT, RUN_SEEN, RawRecord, kind};
 use super::sends::{Rest, Sender, Table};
 use super::snapshot;
 use schedlab_model::event::{Context, IrqSource, Operation, PrevState, VruntimeClock};
@@ -331,6 +331,11 @@ impl<W: Write> Translator<W> {
     fn run(&mut self, raw: &RawRecord) -> io::Result<()> {
         self.take_entered(raw);
         let task = self.task(raw.pid);
+        if raw.flags == RUN_SEEN
+            && let Some(first) = self.patterns.get(&task).and_then(|own| own.get(usize::from(raw.op)).copied()?)
+        {
+            self.explain(raw, task, Some(first.channel))?;
+        }
         let Some(pattern) = self.patterns.get(&task) else { return Ok(()) };
         let (mut at, mut count) = (usize::from(raw.op), 0);
         while u64::from(count) < raw.a
@@ -382,7 +387,7 @@ impl<W: Write> Translator<W> {
             }
         }
         let Some(first) = first else { return Ok(()) };
-        let run = RawRecord { op: first, a: u64::from(rest.sends), b: rest.since, ..*raw };
+        let run = RawRecord { op: first, flags: 0, a: u64::from(rest.sends), b: rest.since, ..*raw };
         self.run(&run)
     }
 
