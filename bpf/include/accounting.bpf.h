@@ -101,22 +101,28 @@ static __always_inline void settle_reads(u64 now, struct task_struct *task, stru
 	remember_reads(task, target);
 }
 
-/* Tells those entries of the pattern that the reader does not know. */
+/* Tells those entries of the pattern that the reader does not know, and sees whether it is an even round. */
 __noinline int tell_pattern(u64 now, u32 pid, struct pattern *pattern)
 {
+	u32 bytes;
+
 	if (!pattern || !pattern->untold)
 		return 0;
 	pattern->untold = 0;
+	bytes = pattern->entries[0].bytes;
 	for (u32 i = 0; i < PATTERN_MAX; i++) {
 		struct pattern_entry *entry = pattern_at(pattern, i);
 
 		if (i >= pattern->count)
 			break;
+		if (entry->bytes != bytes || entry->next != (i + 1 < pattern->count ? i + 1 : 0))
+			bytes = 0;
 		if (entry->told)
 			continue;
 		entry->told = 1;
 		tell(now, RECORD_PATTERN, i, entry->next, pid, entry->channel, entry->bytes);
 	}
+	pattern->even = bytes;
 	return 0;
 }
 

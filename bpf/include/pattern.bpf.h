@@ -25,8 +25,9 @@ struct pattern {
 	u8 last;	/* position of the latest send, or NONE */
 	u8 expected;	/* position of the next one, or NONE */
 	u8 hits;	/* sends in a row that were expected */
-	u8 untold;	/* some entry is not told */
+	u8 untold;	/* some entry is not told; `even` is not known either */
 	u8 pad[3];
+	u32 even;	/* bytes of each send, if one goes round all entries in order and all are alike; else 0 */
 	u64 sum;	/* bytes of the sends followed latest */
 };
 
@@ -168,6 +169,11 @@ __noinline u32 pattern_follow(struct pattern *pattern, u32 sends)
 
 	if (!pattern)
 		return 0;
+	if (pattern->even && !pattern->untold && pattern_has(pattern, pattern->expected)) {
+		pattern->sum = (u64)sends * pattern->even;
+		pattern->expected = (pattern->expected + sends) % pattern->count;
+		return sends;
+	}
 	pattern->sum = 0;
 	/* Whatever precedes the cycle is shorter than the pattern; then one round of it tells all of them. */
 	count = pattern_walk(pattern, sends, PATTERN_NONE);

@@ -51,13 +51,17 @@ impl Hasher for KeyHasher {
         bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
     }
 
+    fn write_u32(&mut self, key: u32) {
+        self.write_u64(u64::from(key));
+    }
+
     fn write_u64(&mut self, key: u64) {
         self.0 = (self.0.rotate_left(5) ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 ^= self.0 >> 29;
     }
 }
 
-type KeyMap<V> = HashMap<u64, V, BuildHasherDefault<KeyHasher>>;
+type KeyMap<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
 /// What is in a channel, to learn how much fits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,7 +86,7 @@ pub(super) struct Translator<W: Write> {
     by_pid: Vec<u32>,
     channels: Vec<ChannelInfo>,
     fills: Vec<Fill>,
-    by_key: KeyMap<u32>,
+    by_key: KeyMap<u64, u32>,
     cpu_sets: Vec<CpuSet>,
     /// The operation that waits or wakes now, for each CPU: entered by the previous record.
     entered: Vec<Option<(Operation, ChannelId)>>,
@@ -93,7 +97,7 @@ pub(super) struct Translator<W: Write> {
     peers: Vec<(u64, u64)>,
     /// Attributes of tasks whose attributes have changed since their row was made.
     now: HashMap<TaskId, TaskAttributes>,
-    patterns: HashMap<TaskId, Table>,
+    patterns: KeyMap<TaskId, Table>,
     senders: Vec<Sender>,
     /// Reads come as sums, told at the latest when their task is switched out; sends come at once.
     pub(super) counting: bool,
@@ -121,7 +125,7 @@ impl<W: Write> Translator<W> {
             gaps: 0,
             peers: Vec::new(),
             now: HashMap::new(),
-            patterns: HashMap::new(),
+            patterns: KeyMap::default(),
             senders: Vec::new(),
             counting: false,
         };
@@ -337,17 +341,19 @@ impl<W: Write> Translator<W> {
             self.explain(raw, task, Some(first.channel))?;
         }
         let Some(pattern) = self.patterns.get(&task) else { return Ok(()) };
-        let (mut at, mut count) = (usize::from(raw.op), 0);
+        let (mut at, mut count, mut last) = (usize::from(raw.op), 0, None);
         while u64::from(count) < raw.a
             && let Some(entry) = pattern.get(at).copied().flatten()
         {
             let fill = &mut self.fills[entry.channel.index()];
             fill.in_flight += i64::from(entry.bytes);
             fill.given = true;
-            self.senders[task.index()].last = Some(entry.channel);
+            last = Some(entry.channel);
             at = usize::from(entry.next);
             count += 1;
         }
+        let sender = &mut self.senders[task.index()];
+        sender.last = last.or(sender.last);
         let since = Nanos(raw.b.saturating_sub(self.start)).min(self.last);
         let run = Run { task, cpu: CpuId(raw.cpu), since, until: self.last, first: raw.op, count };
         if count > 0 { self.writer.run(&run) } else { Ok(()) }
@@ -686,5 +692,44 @@ fn irq_source(raw: &RawRecord) -> IrqSource {
         0 => IrqSource::Timer,
         1 => IrqSource::Ipi,
         _ => IrqSource::Device(raw.a as u32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::topology::Topology;
+    use schedlab_model::machine::MachineDescription;
+    use schedlab_model::recording::{Provenance, codec};
+
+    /// How many sends a recording has in which task 7 goes round four channels: six in sum of which nothing is known,
+    /// then a run of one to the last channel.
+    fn sends_with(run_flags: u8) -> usize {
+        let machine = MachineDescription::generic("test", Topology::flat(1).expect("a CPU"));
+        let provenance = Provenance::default();
+        let writer = RecordingWriter::new(Vec::new(), &provenance, &machine).expect("in memory");
+        let mut translator = Translator::new(writer, 0, vec![TaskInfo { pid: 7, tgid: 7, ..idle() }]);
+        let told = RawRecord { pid: 7, time: 10, ..RawRecord::default() };
+        let entry = |at: u8| RawRecord {
+            kind: kind::PATTERN,
+            op: at,
+            flags: (at + 1) % 4,
+            a: 100 + u64::from(at),
+            b: 50,
+            ..told
+        };
+        let rest = RawRecord { kind: kind::REST, time: 20, a: 10, b: 300 | 6 << 40, ..told };
+        let run = RawRecord { kind: kind::RUN, time: 30, op: 3, flags: run_flags, a: 1, b: 20, ..told };
+        for raw in (0..4).map(entry).chain([rest, run]) {
+            translator.record(&raw).expect("in memory");
+        }
+        let bytes = translator.into_writer().finish(&provenance, Nanos(40)).expect("in memory");
+        codec::decode(&bytes).expect("a recording").events.len()
+    }
+
+    #[test]
+    fn a_run_that_was_seen_tells_which_sends_came_before_it() {
+        assert_eq!(sends_with(RUN_SEEN), 7);
+        assert_eq!(sends_with(0), 1, "a run from accounting begins where the sum left the pattern");
     }
 }
