@@ -336,7 +336,8 @@ impl<W: Write> Translator<W> {
         self.take_entered(raw);
         let task = self.task(raw.pid);
         if raw.flags == RUN_SEEN
-            && let Some(first) = self.patterns.get(&task).and_then(|own| own.get(usize::from(raw.op)).copied()?)
+            && let Some(first) =
+                self.patterns.get(&task).and_then(|own| own.get(usize::from(raw.op)).copied()?)
         {
             self.explain(raw, task, Some(first.channel))?;
         }
@@ -698,9 +699,9 @@ fn irq_source(raw: &RawRecord) -> IrqSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::topology::Topology;
     use schedlab_model::machine::MachineDescription;
     use schedlab_model::recording::{Provenance, codec};
+    use schedlab_model::topology::Topology;
 
     /// How many sends a recording has in which task 7 goes round four channels: six in sum of which nothing is known,
     /// then a run of one to the last channel.
