@@ -30,6 +30,8 @@ pub(super) struct Bytes {
     pub(super) sole_reader: BTreeMap<ChannelId, (TaskId, ChannelId)>,
     /// By channel of the recording: who gave to it.
     pub(super) givers: BTreeMap<ChannelId, BTreeSet<TaskId>>,
+    /// By channel of the recording that is polled and never read: the channel of the replay, where all that is given stays.
+    pub(super) unread: BTreeMap<ChannelId, ChannelId>,
     /// By channel of the recording: the usual size of what is given at once.
     pub(super) message: BTreeMap<ChannelId, u32>,
     /// Channels that had several readers and were split.
@@ -79,7 +81,60 @@ pub(super) fn connect(recording: &Recording, observed: &Observed, included: &[bo
             out.message.insert(*channel, size);
         }
     }
+    if !strict {
+        for (channel, gives) in polled_and_unread(observed, included, &traffic) {
+            keep_unread(&mut out, observed, channel, &recording.channels[channel.index()], gives);
+        }
+    }
     out
+}
+
+/// Channels that nobody reads though what was given to them ended polls, with their gives.
+///
+/// Nobody takes out what is given, so the first give ends every poll there and no later one waits. A poll that did wait
+/// later was told of each give by itself (`EPOLLET`): such a channel is not one of these.
+fn polled_and_unread<'a>(
+    observed: &Observed,
+    included: &[bool],
+    traffic: &'a BTreeMap<ChannelId, Traffic>,
+) -> BTreeMap<ChannelId, &'a [u32]> {
+    let mut last_poll: BTreeMap<ChannelId, Nanos> = BTreeMap::new();
+    for wait in observed.waits.iter().filter(|wait| included[wait.task.index()]) {
+        if let Some(channel) = wait.polled() {
+            let start = last_poll.entry(channel).or_default();
+            *start = wait.start.max(*start);
+        }
+    }
+    let unread = last_poll.into_iter().filter_map(|(channel, last_poll)| {
+        let Traffic { gives, takes } = traffic.get(&channel)?;
+        let first_give = gives.iter().map(|&give| observed.transfers[give as usize].exited).min()?;
+        (takes.is_empty() && last_poll <= first_give).then_some((channel, gives.as_slice()))
+    });
+    unread.collect()
+}
+
+/// A channel of the replay for one that is polled and never read.
+fn keep_unread(out: &mut Bytes, observed: &Observed, channel: ChannelId, info: &ChannelInfo, gives: &[u32]) {
+    let to = ChannelId(out.channels.len() as u32);
+    // Whoever filled it up would have waited for ever.
+    out.channels.push(ChannelSpec { capacity: u64::MAX, ..spec_of(info) });
+    out.unread.insert(channel, to);
+    for &give in gives {
+        add_part(&mut out.parts[give as usize], to, observed.transfers[give as usize].bytes);
+    }
+}
+
+/// What stands for a channel of the recording, if its room is the kernel's own.
+fn spec_of(info: &ChannelInfo) -> ChannelSpec {
+    let kind = if info.kind == ChannelKind::Pipe { "pipe" } else { "socket" };
+    ChannelSpec {
+        name: format!("{kind} {}", info.identity),
+        kind: ChannelType::Bytes,
+        capacity: info.capacity,
+        initial: 0,
+        room_to_resume: 0,
+        wakes_all_senders: info.kind == ChannelKind::Socket,
+    }
 }
 
 struct Connector<'a> {
@@ -123,16 +178,7 @@ impl Connector<'_> {
         let followed = follow(transfers, traffic, self.strict);
         let sizes: Vec<u64> = traffic.gives.iter().map(|&id| transfers[id as usize].bytes).collect();
         let room = Room::of(info, &followed.levels, &sizes);
-        let kind = if info.kind == ChannelKind::Pipe { "pipe" } else { "socket" };
-        let name = format!("{kind} {}", info.identity);
-        let spec = ChannelSpec {
-            name,
-            kind: ChannelType::Bytes,
-            capacity: room.capacity,
-            initial: 0,
-            room_to_resume: room.to_resume,
-            wakes_all_senders: info.kind == ChannelKind::Socket,
-        };
+        let spec = ChannelSpec { capacity: room.capacity, room_to_resume: room.to_resume, ..spec_of(info) };
         let mut made = Made { out, split, by_reader: BTreeMap::new(), spec };
         self.assign(&mut made, &followed);
         if readers.len() == 1 {

@@ -5,7 +5,7 @@
 
 use super::WaitKind;
 use super::channels::Bytes;
-use super::observe::{Observed, Step, Wait};
+use super::observe::{Observed, Step, Wait, is_by_send};
 use schedlab_model::event::{Context, Operation, PrevState};
 use schedlab_model::recording::{ChannelKind, Recording};
 use schedlab_model::workload::{Arrival, ChannelSpec, ChannelType};
@@ -39,6 +39,8 @@ pub(super) enum Handling {
 enum Token {
     /// A futex as far as this task waits on it.
     Futex(ChannelId, TaskId),
+    /// What is given to a channel as far as this task polls it.
+    Polled(ChannelId, TaskId),
     /// Wake-ups of the second by the first.
     Pair(TaskId, TaskId),
     /// The end of a task.
@@ -144,8 +146,8 @@ impl Classifier<'_> {
             let ended = wait.end < self.recording.duration;
             return (WaitKind::Unknown, if ended { Handling::Until(wait.end) } else { Handling::Never });
         };
-        let by_send = matches!(wake.operation, Some((Operation::SocketSend, _)));
-        let caused = wake.context == Context::Task || (wake.context == Context::SoftIrq && by_send);
+        let by_send = wake.operation.is_some_and(|(operation, _)| is_by_send(wake.context, operation));
+        let caused = wake.context == Context::Task || by_send;
         let known = !wake.waker.is_idle() && self.included[wake.waker.index()];
         if caused && known && !self.is_for_kernel(wait, wake.waker) {
             return self.woken_by_task(id, wait, operation);
@@ -162,20 +164,10 @@ impl Classifier<'_> {
 
     fn woken_by_task(&mut self, id: u32, wait: &Wait, operation: Option<Operation>) -> (WaitKind, Handling) {
         let wake = wait.wake.expect("a wait woken by a task has its wake-up");
-        if matches!(operation, Some(Operation::Poll | Operation::EpollWait)) {
-            let told = wake.operation.and_then(|(operation, channel)| {
-                matches!(operation, Operation::PipeWrite | Operation::SocketSend).then_some(channel)
-            });
-            let read = self.following.get(&id).copied();
-            let gave = |channel: &ChannelId| {
-                self.bytes.givers.get(channel).is_some_and(|givers| givers.contains(&wake.waker))
-            };
-            let channel = told.filter(|told| read == Some(*told)).or(read.filter(gave));
-            if let Some((reader, channel)) = channel.and_then(|c| self.bytes.sole_reader.get(&c))
-                && *reader == wait.task
-            {
-                return (WaitKind::Poll, Handling::Bytes(*channel));
-            }
+        if matches!(operation, Some(Operation::Poll | Operation::EpollWait))
+            && let Some(handling) = self.polled(id, wait, wake.waker)
+        {
+            return (WaitKind::Poll, handling);
         }
         if let Some(channel) = self.read_without_bytes(wait).filter(|_| !self.strict) {
             let socket = operation == Some(Operation::SocketReceive);
@@ -186,6 +178,27 @@ impl Classifier<'_> {
             return (WaitKind::Futex, Handling::Token(token));
         }
         (WaitKind::Task, Handling::Token(self.token(Token::Pair(wake.waker, wait.task))))
+    }
+
+    /// A poll that a task ended: it waits for bytes where it reads them next or where nobody does, else for a token from
+    /// whoever gives to the channel. `None` if which channel ended it is not known.
+    fn polled(&mut self, id: u32, wait: &Wait, waker: TaskId) -> Option<Handling> {
+        let told = wait.polled();
+        let read = self.following.get(&id).copied();
+        let gave = |channel: &ChannelId| {
+            self.bytes.givers.get(channel).is_some_and(|givers| givers.contains(&waker))
+        };
+        let channel = told.filter(|told| read == Some(*told)).or(read.filter(gave));
+        if let Some((reader, channel)) = channel.and_then(|c| self.bytes.sole_reader.get(&c))
+            && *reader == wait.task
+        {
+            return Some(Handling::Bytes(*channel));
+        }
+        let told = told?;
+        if let Some(channel) = self.bytes.unread.get(&told) {
+            return Some(Handling::Bytes(*channel));
+        }
+        Some(Handling::Token(self.token(Token::Polled(told, wait.task))))
     }
 
     /// A read that a write to its channel ended, but whose bytes are told with the next: where it waits for them.
@@ -255,6 +268,9 @@ impl Classifier<'_> {
             let name = match token {
                 Token::Futex(channel, of) => {
                     format!("futex {:#x} of {}", recording.channels[channel.index()].identity, task(of))
+                }
+                Token::Polled(channel, of) => {
+                    format!("poll of {:#x} by {}", recording.channels[channel.index()].identity, task(of))
                 }
                 Token::Pair(waker, of) => format!("wake-up of {} by {}", task(of), task(waker)),
                 Token::Ended(of) => format!("end of {}", task(of)),

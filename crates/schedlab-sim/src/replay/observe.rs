@@ -73,6 +73,24 @@ pub(super) struct Wait {
     pub(super) child: Option<TaskId>,
 }
 
+impl Wait {
+    /// The channel whose writer ended a poll, if what the waker was in tells it.
+    pub(super) fn polled(&self) -> Option<ChannelId> {
+        let polls = matches!(self.operation?.operation, Operation::Poll | Operation::EpollWait);
+        let wake = self.wake?;
+        let (by, channel) = wake.operation?;
+        // Only simulated tasks post to what others poll.
+        let gives = is_give(by) || by == Operation::FutexWake;
+        let caused = wake.context == Context::Task || is_by_send(wake.context, by);
+        (polls && gives && caused).then_some(channel)
+    }
+}
+
+/// Sends over a network of one machine wake in the interrupt that they raise themselves.
+pub(super) fn is_by_send(context: Context, operation: Operation) -> bool {
+    context == Context::SoftIrq && operation == Operation::SocketSend
+}
+
 /// What one task did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TaskTrace {
@@ -447,11 +465,9 @@ impl<'a> Observer<'a> {
 
     fn waking(&mut self, time: Nanos, cpu: CpuId, waker: TaskId, context: Context, wakee: TaskId, cost: u64) {
         let Some(wait) = self.ended_wait(time, wakee) else { return };
-        let sends = self.progress[waker.index()]
-            .open
-            .as_ref()
-            .is_some_and(|open| open.operation == Operation::SocketSend);
-        let caused = context == Context::Task || (context == Context::SoftIrq && sends);
+        let open = self.progress[waker.index()].open.as_ref();
+        let by_send = open.is_some_and(|open| is_by_send(context, open.operation));
+        let caused = context == Context::Task || by_send;
         if waker.is_idle() || !caused {
             return;
         }

@@ -13,12 +13,15 @@ use schedlab_model::workload::{Amount, Op};
 use schedlab_model::{ChannelId, CpuId, Nanos};
 use std::sync::Arc;
 
+mod polls;
+
 /// What a task of the reference kernel does.
 #[derive(Clone, Debug)]
 enum Act {
     Run(u64),
     Write(u32, u32),
     Read(u32, u32),
+    Poll(u32),
     Post(u32),
     Take(u32),
     Sleep(u64),
@@ -32,6 +35,7 @@ enum State {
     Runnable,
     Running(usize),
     Reads(u32),
+    Polls(u32),
     Writes(u32),
     Takes(u32),
     Sleeps(u64),
@@ -250,6 +254,13 @@ impl Reference {
                 self.wake_all(cpu, State::Writes(pipe));
                 self.exit(cpu, Operation::PipeRead, pipe, i64::from(there));
             }
+            Act::Poll(pipe) => {
+                self.enter(cpu, Operation::Poll, pipe, u64::MAX);
+                if self.pipes[pipe as usize] == 0 {
+                    return self.block(cpu, State::Polls(pipe));
+                }
+                self.exit(cpu, Operation::Poll, pipe, 1);
+            }
             Act::Post(semaphore) => {
                 self.maybe_enter(cpu, Operation::FutexWake, PIPES + semaphore, 1);
                 self.semaphores[semaphore as usize] += 1;
@@ -286,6 +297,7 @@ impl Reference {
         self.maybe_enter(cpu, Operation::PipeWrite, pipe, u64::from(bytes));
         self.pipes[pipe as usize] += bytes;
         self.wake_all(cpu, State::Reads(pipe));
+        self.wake_all(cpu, State::Polls(pipe));
         self.exit(cpu, Operation::PipeWrite, pipe, i64::from(bytes));
     }
 
@@ -332,6 +344,7 @@ fn acts(depth: u32) -> BoxedStrategy<Vec<Act>> {
         4 => (1_000_u64..200_000).prop_map(Act::Run),
         3 => (0..PIPES, 1_u32..200).prop_map(|(pipe, bytes)| Act::Write(pipe, bytes)),
         3 => (0..PIPES, 1_u32..200).prop_map(|(pipe, bytes)| Act::Read(pipe, bytes)),
+        2 => (0..PIPES).prop_map(Act::Poll),
         2 => (0..PIPES).prop_map(Act::Post),
         2 => (0..PIPES).prop_map(Act::Take),
         1 => (1_000_u64..100_000).prop_map(Act::Sleep),
