@@ -8,7 +8,8 @@ use super::{ChannelType, Late, Op, TaskSpecId, TimerRef, Workload};
 use crate::ids::ChannelId;
 use crate::policy::{Policy, TaskAttributes};
 
-/// As in rt-tests: the parent forks every worker, waits until all are ready, lets them go, and waits for all.
+/// As in rt-tests: the parent forks every worker, waits until all are ready, lets them go, and waits for all. Workers
+/// `poll()` for a byte that nobody reads: one write wakes them all, who came last first.
 pub(super) fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
     let loops = p.count("loops", 1_000_000)?;
     let mut b = Builder::new("hackbench", "groups of senders and receivers over sockets");
@@ -17,7 +18,8 @@ pub(super) fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
 }
 
 /// Parent and workers. As background (no target) they are not waited for: they begin anew when they are done, or for 0
-/// loops never are.
+/// loops never are. The byte that lets workers go is still there in later rounds, whose workers begin at once, as in
+/// interbench's hackbench.
 fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) -> Result<(), BuiltinError> {
     let groups = p.count("groups", 100)?;
     let (fds, bytes) = (p.count("fds", 100)?.max(1), p.count("bytes", 60_000)?.max(1));
@@ -26,16 +28,14 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
     let (ready, go) =
         (b.channel("ready", ChannelType::Tokens, 0, 0), b.channel("go", ChannelType::Tokens, 0, 0));
     let workers = groups * fds * 2;
-    // As a load it is interbench's hackbench, whose parent writes the byte that lets workers go once a round, and nobody
-    // reads it: they wait for it in the first round only.
-    let passes = if target { workers } else { u32::MAX };
     let mut parent = Vec::new();
     for spec in 0..workers {
         parent.extend([run(fork), Op::Fork { spec: TaskSpecId(spec) }]);
     }
     parent.extend(repeat(workers, vec![Op::Take { channel: ready, timeout: None }]));
-    parent.extend([Op::Post { channel: go, tokens: passes }, Op::WaitChildren]);
-    let start = [run(begin), Op::Post { channel: ready, tokens: 1 }, Op::Take { channel: go, timeout: None }];
+    parent.extend([Op::Post { channel: go, tokens: 1 }, Op::WaitChildren]);
+    let wait_for_go = Op::WaitAny { channels: Box::new([go]), timeout: None };
+    let start = [run(begin), Op::Post { channel: ready, tokens: 1 }, wait_for_go];
     for group in 0..groups {
         let pipes: Vec<_> =
             (0..fds).map(|fd| socket(b, &format!("socket{group}.{fd}"), p)).collect::<Result<_, _>>()?;

@@ -406,6 +406,26 @@ mod tests {
         assert_eq!(workload.tasks.iter().filter(|task| task.template).count(), 160);
     }
 
+    /// hackbench polls for the byte that starts it, and reads it nowhere: a second round finds it there.
+    #[test]
+    fn nobody_takes_the_byte_that_lets_hackbench_go() {
+        for text in ["hackbench:groups=2", "wakeup:groups=2,loops=3"] {
+            let workload = make(text).expect("known").expect(text);
+            let go = workload.channels.iter().position(|channel| channel.name == "go").expect("a channel");
+            let is_go = |channel: &crate::ids::ChannelId| channel.index() == go;
+            let ops = || workload.programs.iter().flat_map(|program| &program.ops);
+            let polls =
+                ops().filter(|op| matches!(op, Op::WaitAny { channels, .. } if channels.iter().all(is_go)));
+            // One program for each receiver, and one for all senders of a group.
+            assert_eq!(polls.count(), 2 * 20 + 2, "{text}");
+            assert!(!ops().any(|op| matches!(op, Op::Take { channel, .. } if is_go(channel))), "{text}");
+            assert!(
+                ops().any(|op| matches!(op, Op::Post { channel, tokens: 1 } if is_go(channel))),
+                "{text}"
+            );
+        }
+    }
+
     #[test]
     fn wrong_parameters_are_named() {
         let error = |text: &str| make(text).expect("known").expect_err(text).to_string();
