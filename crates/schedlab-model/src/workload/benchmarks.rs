@@ -8,6 +8,9 @@ use super::{ChannelType, Late, Op, TaskSpecId, TimerRef, Workload};
 use crate::ids::ChannelId;
 use crate::policy::{Policy, TaskAttributes};
 
+/// What a pipe holds.
+const PIPE_BYTES: u64 = 65_536;
+
 /// As in rt-tests: the parent forks every worker, waits until all are ready, lets them go, and waits for all. Workers
 /// `poll()` for a byte that nobody reads: one write wakes them all, who came last first.
 pub(super) fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
@@ -26,14 +29,14 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
     let (send, receive) = (p.time("send")?, p.time("receive")?);
     let (fork, begin) = (p.time("fork")?, p.time("start")?);
     let (ready, go) =
-        (b.channel("ready", ChannelType::Tokens, 0, 0), b.channel("go", ChannelType::Tokens, 0, 0));
+        (b.channel("ready", ChannelType::Tokens, 0, 0), b.channel("go", ChannelType::Bytes, PIPE_BYTES, 0));
     let workers = groups * fds * 2;
     let mut parent = Vec::new();
     for spec in 0..workers {
         parent.extend([run(fork), Op::Fork { spec: TaskSpecId(spec) }]);
     }
     parent.extend(repeat(workers, vec![Op::Take { channel: ready, timeout: None }]));
-    parent.extend([Op::Post { channel: go, tokens: 1 }, Op::WaitChildren]);
+    parent.extend([Op::Send { channel: go, bytes: 1 }, Op::WaitChildren]);
     let wait_for_go = Op::WaitAny { channels: Box::new([go]), timeout: None };
     let start = [run(begin), Op::Post { channel: ready, tokens: 1 }, wait_for_go];
     for group in 0..groups {

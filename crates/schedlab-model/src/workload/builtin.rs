@@ -418,11 +418,13 @@ mod tests {
                 ops().filter(|op| matches!(op, Op::WaitAny { channels, .. } if channels.iter().all(is_go)));
             // One program for each receiver, and one for all senders of a group.
             assert_eq!(polls.count(), 2 * 20 + 2, "{text}");
-            assert!(!ops().any(|op| matches!(op, Op::Take { channel, .. } if is_go(channel))), "{text}");
-            assert!(
-                ops().any(|op| matches!(op, Op::Post { channel, tokens: 1 } if is_go(channel))),
-                "{text}"
-            );
+            let reads = |op: &Op| match op {
+                Op::Receive { channel, .. } | Op::ReceiveAll { channel, .. } => is_go(channel),
+                _ => false,
+            };
+            assert!(!ops().any(reads), "{text}");
+            let sends = |op: &&Op| matches!(op, Op::Send { channel, bytes: 1 } if is_go(channel));
+            assert_eq!(ops().filter(sends).count(), 1, "{text}");
         }
     }
 
