@@ -156,6 +156,20 @@ fn groups_of_a_replay_advance_alike_though_reads_were_told_late() {
     assert!(ratio < 2.0, "{ratio} times the recorded switches: queues became shallow");
 }
 
+/// The workers of hackbench poll for a byte that nobody reads, the real ones and the model's.
+#[test]
+fn replays_of_hackbench_know_what_lets_its_workers_go() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/hackbench-g1-l50.slrec");
+    let real = codec::decode(&std::fs::read(path).expect("a file")).expect("decodes");
+    let model = builtin::make("hackbench:groups=1,loops=5").expect("known").expect("can be made");
+    // A simulated parent waits once for all its children, and no child's end is that of all.
+    for (recording, by_tasks) in [(real, None), (record(model, 2), Some(&1))] {
+        let waits = workload_from(&recording, &ReplayOptions::default()).expect("replays").waits;
+        assert_eq!(waits.get(&WaitKind::Poll), Some(&40), "{waits:?}");
+        assert_eq!(waits.get(&WaitKind::Task), by_tasks, "{waits:?}");
+    }
+}
+
 /// A workload of timers alone has no channel that its sleeps could name.
 #[test]
 fn a_recording_of_timers_alone_can_be_read_again() {
