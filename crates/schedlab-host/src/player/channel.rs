@@ -7,6 +7,7 @@ use super::futex::{Condition, TICKETS, Word};
 use super::shared::SharedSlice;
 use schedlab_model::ChannelId;
 use schedlab_model::workload::{ChannelType, Op, Workload};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -38,6 +39,7 @@ impl Channels {
     pub fn new(workload: &Workload, notes: &mut Vec<String>) -> io::Result<Channels> {
         let words = SharedSlice::<Word>::new(workload.channels.len())?;
         let (mut made, mut cells) = (Vec::new(), Vec::new());
+        let mut resized: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();
         for (index, spec) in workload.channels.iter().enumerate() {
             let initial = spec.initial;
             let waited = spec.kind == ChannelType::Condition;
@@ -48,10 +50,7 @@ impl Channels {
                         io::pipe().map(|(receive, send)| (receive.into(), send.into()))?;
                     let size = set_pipe_size(&send, spec.capacity)?;
                     if size != spec.capacity {
-                        notes.push(format!(
-                            "channel '{}' holds {size} bytes instead of {}: pipes hold whole pages",
-                            spec.name, spec.capacity
-                        ));
+                        resized.entry((size, spec.capacity)).or_default().push(&spec.name);
                     }
                     write_all(send.as_raw_fd(), &vec![0; usize::try_from(initial).unwrap_or(0)])?;
                     Made::Pipe { receive, send: Mutex::new(Some(send)) }
@@ -67,6 +66,7 @@ impl Channels {
                 }
             });
         }
+        notes.extend(resized.into_iter().map(|((holds, wanted), names)| resized_note(holds, wanted, &names)));
         Ok(Channels { made, words, cells })
     }
 
@@ -159,6 +159,16 @@ impl Channels {
     }
 }
 
+/// What is said of pipes, at least one, that hold something else than was wanted.
+fn resized_note(holds: u64, wanted: u64, names: &[&str]) -> String {
+    let (first, last) = (names[0], names[names.len() - 1]);
+    let who = match names.len() {
+        1 => format!("channel '{first}' holds"),
+        count => format!("{count} channels, '{first}' to '{last}', hold"),
+    };
+    format!("{who} {holds} bytes instead of {wanted}: pipes hold whole pages")
+}
+
 /// Whether a task waits for it together with others.
 fn is_polled(workload: &Workload, channel: ChannelId) -> bool {
     let ops = workload.programs.iter().flat_map(|program| &program.ops);
@@ -210,4 +220,24 @@ pub fn poll(all: &[RawFd], until: Option<u64>) -> io::Result<bool> {
     let ready =
         unsafe { libc::ppoll(waits.as_mut_ptr(), waits.len() as libc::nfds_t, left, std::ptr::null()) };
     if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(ready > 0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::workload::builtin;
+
+    /// hackbench has a pipe for each receiver, all of one size: one sentence says so.
+    #[test]
+    fn pipes_of_another_size_are_told_once() {
+        let workload = builtin::make("hackbench:groups=1,buffer=36400").expect("known").expect("can be made");
+        let mut notes = Vec::new();
+        Channels::new(&workload, &mut notes).expect("pipes");
+        let told = "20 channels, 'socket0.0' to 'socket0.19', hold 65536 bytes instead of 36400: pipes hold whole pages";
+        assert_eq!(notes, [told]);
+        assert_eq!(
+            resized_note(4_096, 1, &["a"]),
+            "channel 'a' holds 4096 bytes instead of 1: pipes hold whole pages"
+        );
+    }
 }
