@@ -2,9 +2,10 @@
 //!
 //! Bytes are conserved for each channel: readers take exactly what they took in the recording. What they took
 //! but nobody recorded gave comes from whoever woke the reader, at that point of its progress or, from an
-//! interrupt, at that time; it is left out if the reader did not wait. What was given but never read in the recording is left out, too.
+//! interrupt, at that time; it is left out if the reader did not wait. What was given but never read in the recording is left out, too, unless
+//! somebody polled for it.
 
-use super::observe::{Observed, Transfer};
+use super::observe::{Observed, Transfer, Wait};
 use super::room::{Levels, Room};
 use schedlab_model::event::Context;
 use schedlab_model::recording::{ChannelInfo, ChannelKind, Recording};
@@ -92,47 +93,52 @@ pub(super) fn connect(recording: &Recording, observed: &Observed, included: &[bo
 /// Channels that nobody reads though what was given to them ended polls, with their gives.
 ///
 /// Nobody takes out what is given, so the first give ends every poll there and no later one waits. A poll that did wait
-/// later was told of each give by itself (`EPOLLET`): such a channel is not one of these.
+/// later was told of each give by itself (`EPOLLET`), and one that ended before has a give that was told too late: such
+/// channels are not among these.
 fn polled_and_unread<'a>(
     observed: &Observed,
     included: &[bool],
     traffic: &'a BTreeMap<ChannelId, Traffic>,
 ) -> BTreeMap<ChannelId, &'a [u32]> {
-    let mut last_poll: BTreeMap<ChannelId, Nanos> = BTreeMap::new();
+    let mut polls: BTreeMap<ChannelId, Vec<&Wait>> = BTreeMap::new();
     for wait in observed.waits.iter().filter(|wait| included[wait.task.index()]) {
         if let Some(channel) = wait.polled() {
-            let start = last_poll.entry(channel).or_default();
-            *start = wait.start.max(*start);
+            polls.entry(channel).or_default().push(wait);
         }
     }
-    let unread = last_poll.into_iter().filter_map(|(channel, last_poll)| {
+    let unread = polls.into_iter().filter_map(|(channel, polls)| {
         let Traffic { gives, takes } = traffic.get(&channel)?;
-        let first_give = gives.iter().map(|&give| observed.transfers[give as usize].exited).min()?;
-        (takes.is_empty() && last_poll <= first_give).then_some((channel, gives.as_slice()))
+        let given = || gives.iter().map(|&give| &observed.transfers[give as usize]);
+        let (earliest, latest) =
+            (given().map(|give| give.earliest).min()?, given().map(|give| give.exited).min()?);
+        let by_first_give = |wait: &&Wait| wait.start <= latest && wait.end >= earliest;
+        (takes.is_empty() && polls.iter().all(by_first_give)).then_some((channel, gives.as_slice()))
     });
     unread.collect()
 }
 
-/// A channel of the replay for one that is polled and never read.
+/// A channel of the replay for one that is polled and never read. All that was given had room.
 fn keep_unread(out: &mut Bytes, observed: &Observed, channel: ChannelId, info: &ChannelInfo, gives: &[u32]) {
     let to = ChannelId(out.channels.len() as u32);
-    // Whoever filled it up would have waited for ever.
-    out.channels.push(ChannelSpec { capacity: u64::MAX, ..spec_of(info) });
+    let sizes: Vec<u64> = gives.iter().map(|&give| observed.transfers[give as usize].bytes).collect();
+    let usual = Room::of(info, &Levels::default(), &sizes);
+    let all = sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(*size));
+    out.channels.push(spec_of(info, Room { capacity: usual.capacity.max(all), ..usual }));
     out.unread.insert(channel, to);
-    for &give in gives {
-        add_part(&mut out.parts[give as usize], to, observed.transfers[give as usize].bytes);
+    for (&give, bytes) in gives.iter().zip(sizes) {
+        add_part(&mut out.parts[give as usize], to, bytes);
     }
 }
 
-/// What stands for a channel of the recording, if its room is the kernel's own.
-fn spec_of(info: &ChannelInfo) -> ChannelSpec {
+/// What stands for a channel of the recording.
+fn spec_of(info: &ChannelInfo, room: Room) -> ChannelSpec {
     let kind = if info.kind == ChannelKind::Pipe { "pipe" } else { "socket" };
     ChannelSpec {
         name: format!("{kind} {}", info.identity),
         kind: ChannelType::Bytes,
-        capacity: info.capacity,
+        capacity: room.capacity,
         initial: 0,
-        room_to_resume: 0,
+        room_to_resume: room.to_resume,
         wakes_all_senders: info.kind == ChannelKind::Socket,
     }
 }
@@ -178,8 +184,7 @@ impl Connector<'_> {
         let followed = follow(transfers, traffic, self.strict);
         let sizes: Vec<u64> = traffic.gives.iter().map(|&id| transfers[id as usize].bytes).collect();
         let room = Room::of(info, &followed.levels, &sizes);
-        let spec = ChannelSpec { capacity: room.capacity, room_to_resume: room.to_resume, ..spec_of(info) };
-        let mut made = Made { out, split, by_reader: BTreeMap::new(), spec };
+        let mut made = Made { out, split, by_reader: BTreeMap::new(), spec: spec_of(info, room) };
         self.assign(&mut made, &followed);
         if readers.len() == 1 {
             let to = made.of(reader);
