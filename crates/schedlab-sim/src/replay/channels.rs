@@ -2,8 +2,8 @@
 //!
 //! Bytes are conserved for each channel: readers take exactly what they took in the recording. What they took
 //! but nobody recorded gave comes from whoever woke the reader, at that point of its progress or, from an
-//! interrupt, at that time; it is left out if the reader did not wait. What was given but never read in the recording is left out, too, unless
-//! somebody polled for it.
+//! interrupt, at that time; it is left out if the reader did not wait. What was given but never read in the
+//! recording is left out, too, unless somebody polled for it.
 
 use super::observe::{Observed, Transfer, Wait};
 use super::room::{Levels, Room};
