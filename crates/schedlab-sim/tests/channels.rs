@@ -159,8 +159,8 @@ fn groups_of_a_replay_advance_alike_though_reads_were_told_late() {
 /// The workers of hackbench poll for a byte that nobody reads, the real ones and the model's.
 #[test]
 fn replays_of_hackbench_know_what_lets_its_workers_go() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recordings/hackbench-g1-l50.slrec");
-    let real = codec::decode(&std::fs::read(path).expect("a file")).expect("decodes");
+    let real = include_bytes!("../../../recordings/hackbench-g1-l50.slrec");
+    let real = codec::decode(real).expect("decodes");
     let model = builtin::make("hackbench:groups=1,loops=5").expect("known").expect("can be made");
     // A simulated parent waits once for all its children, and no child's end is that of all.
     for (recording, by_tasks) in [(real, None), (record(model, 2), Some(&1))] {
