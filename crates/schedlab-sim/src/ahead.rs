@@ -10,15 +10,19 @@ use schedlab_model::TaskId;
 
 /// From so many tasks on they do not fit near caches.
 pub(crate) const TASKS_MIN: usize = 2_048;
-/// Bytes of a row, or of a `struct task_struct`, that events touch.
-pub(crate) const HOT_BYTES: usize = 192;
 /// Bytes of a cache line.
 const LINE: usize = 64;
+
+/// A row of a table that events touch.
+pub(crate) trait Row {
+    /// So many bytes at its begin are touched by nearly every event that touches it at all.
+    const HOT_BYTES: usize;
+}
 
 /// Asks for the lines of these bytes.
 #[inline]
 fn fetch(bytes: *const u8, len: usize) {
-    for offset in (0..len.min(HOT_BYTES)).step_by(LINE) {
+    for offset in (0..len).step_by(LINE) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the hint reads nothing and faults at no address.
         unsafe {
@@ -32,9 +36,9 @@ fn fetch(bytes: *const u8, len: usize) {
 
 /// Asks for a row of a table.
 #[inline]
-pub(crate) fn fetch_row<T>(table: &[T], row: usize) {
+pub(crate) fn fetch_row<T: Row>(table: &[T], row: usize) {
     if let Some(row) = table.get(row) {
-        fetch(std::ptr::from_ref(row).cast(), size_of::<T>());
+        fetch(std::ptr::from_ref(row).cast(), T::HOT_BYTES);
     }
 }
 
@@ -73,10 +77,11 @@ impl Simulation {
             fetch_row(&k.cpus, cpu.index());
             k.fetch_resume(cpu);
             k.fetch_timer(task);
+            self.work.slack_timers.fetch(cpu);
             let step = self.work.actors[task.index()].pc as usize;
             fetch_row(&self.work.code.steps, step);
             self.core.ext.fetch_cpu(cpu);
-            self.core.ext.fetch_task_struct(task);
+            self.core.ext.fetch_structs(cpu, task);
         }
     }
 
@@ -98,8 +103,7 @@ impl Simulation {
         if let Some(task) = self.core.ext.head() {
             fetch_row(&self.core.k.tasks, task.index());
             fetch_row(&self.work.actors, task.index());
-            self.core.ext.fetch_task(task);
-            self.core.ext.fetch_task_struct(task);
+            self.core.ext.fetch_whole_task(task);
         }
     }
 

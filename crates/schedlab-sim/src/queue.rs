@@ -9,6 +9,8 @@
 //! however much is pending. An event that is put off or dropped stays in its bucket until that one comes first. Equal
 //! times keep the order in which they were armed.
 
+use crate::ahead::{Row, fetch_row};
+
 /// No slot, no bucket.
 const NONE: u32 = u32::MAX;
 /// The bucket of an event that is among those sorted.
@@ -45,6 +47,10 @@ struct Node {
     prev: u32,
     /// The bucket it lies in: its own or an earlier one.
     bucket: u32,
+}
+
+impl Row for Node {
+    const HOT_BYTES: usize = size_of::<Node>();
 }
 
 const IDLE: Node = Node { time: NEVER, armed: 0, next: NONE, prev: NONE, bucket: NONE };
@@ -175,12 +181,28 @@ impl EventQueue {
     }
 
     /// Moves the slot's event, if one is pending, to a later time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_off(&mut self, slot: usize, ns: u64) {
-        let node = &mut self.nodes[slot];
-        if node.time == NEVER {
-            return;
+        if self.nodes[slot].time != NEVER {
+            self.put_off_pending(slot, ns);
         }
+    }
+
+    /// The same for an event that is most likely to be put off again before the next one is taken: until then it may lie
+    /// where it lies.
+    #[inline(always)]
+    pub(crate) fn put_off_for_now(&mut self, slot: usize, ns: u64) {
+        let node = &mut self.nodes[slot];
+        if node.time == NEVER || node.bucket == SORTED {
+            return self.put_off(slot, ns);
+        }
+        self.armed += 1;
+        (node.time, node.armed) = (node.time.saturating_add(ns).min(LAST), self.armed);
+    }
+
+    #[inline(never)]
+    fn put_off_pending(&mut self, slot: usize, ns: u64) {
+        let node = &mut self.nodes[slot];
         let time = node.time.saturating_add(ns).min(LAST);
         if node.bucket == SORTED {
             return self.arm_again(slot, time);
@@ -224,7 +246,7 @@ impl EventQueue {
 
     /// Brings a slot's event near.
     pub(crate) fn fetch(&self, slot: usize) {
-        crate::ahead::fetch_row(&self.nodes, slot);
+        fetch_row(&self.nodes, slot);
     }
 
     /// Brings another event of the buckets after the open one near: the slot of the one before it. Events of a bucket are
@@ -240,7 +262,7 @@ impl EventQueue {
             }
             None => return None,
         }
-        crate::ahead::fetch_row(&self.nodes, self.ahead as usize);
+        fetch_row(&self.nodes, self.ahead as usize);
         (slot != NONE as usize).then_some(slot)
     }
 

@@ -1,5 +1,6 @@
 //! State of one task's program.
 
+use crate::ahead::Row;
 use schedlab_model::rng::Rng;
 use schedlab_model::{ChannelId, CpuId, TaskId};
 
@@ -106,6 +107,10 @@ pub(crate) struct Actor {
     pub(crate) open: Option<(u32, super::operation::Call)>,
     /// Sending ends it has open.
     pub(crate) sends_to: Vec<ChannelId>,
+}
+
+impl Row for Actor {
+    const HOT_BYTES: usize = std::mem::offset_of!(Actor, loops) + std::mem::offset_of!(Loops, far);
 }
 
 impl Actor {

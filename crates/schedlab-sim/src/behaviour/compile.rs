@@ -1,6 +1,7 @@
 //! From a workload to code: programs checked and flattened, loops resolved.
 
 use super::amount::Draw;
+use crate::ahead::Row;
 use crate::error::SimError;
 use schedlab_model::workload::{ChannelType, Late, Op, TaskSpec, TimerRef, Workload};
 use schedlab_model::{ChannelId, Nanos, TaskAttributes};
@@ -11,6 +12,10 @@ const SHARED_OPS_MAX: usize = 64;
 
 /// No timeout.
 pub(crate) const FOREVER: u64 = u64::MAX;
+
+impl Row for Step {
+    const HOT_BYTES: usize = size_of::<Step>();
+}
 
 /// One step, ready to run. The meaning is that of the [`Op`] of the same name.
 #[derive(Clone, Copy, Debug)]

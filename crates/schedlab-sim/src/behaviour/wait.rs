@@ -4,7 +4,7 @@ use super::actor::Wait;
 use super::compile::FOREVER;
 use super::interpret::Outcome;
 use crate::core::flags;
-use crate::kernel::{CostKind, Slot, TaskState};
+use crate::kernel::{Class, CostKind, Slot, TaskState};
 use crate::simulation::Simulation;
 use schedlab_model::event::{Context, EventKind, IrqSource};
 use schedlab_model::{ChannelId, CpuId, Nanos, Policy, TaskId};
@@ -206,8 +206,13 @@ impl Simulation {
     #[inline(always)]
     fn wake_now(&mut self, task: TaskId, context: Context, wake_flags: u32, charged: u64) {
         let here = self.core.k.this_cpu;
-        let cost = self.core.k.cost(CostKind::Wakeup);
-        self.core.k.charge(here, charged + cost);
+        let cost = charged + self.core.k.cost(CostKind::Wakeup);
+        if self.core.k.task(task).class == Class::Ext {
+            // The scheduler's callbacks follow.
+            self.core.k.charge_first(here, cost);
+        } else {
+            self.core.k.charge(here, cost);
+        }
         self.core.try_to_wake_up(task, context, wake_flags);
     }
 

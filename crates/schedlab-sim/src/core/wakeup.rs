@@ -52,7 +52,7 @@ impl Core {
             flags |= flags::ENQUEUE_MIGRATED;
             self.k.set_task_cpu(task, cpu);
         }
-        self.ext.enqueue_task(&mut self.k, cpu, task, flags);
+        self.ext.enqueue_selected(&mut self.k, cpu, task, flags);
         self.k.task_mut(task).on_rq = true;
         // Stronger than nobody, and no function of its own: a running task need not be looked at.
         if self.k.cpu(cpu).curr.is_idle() {

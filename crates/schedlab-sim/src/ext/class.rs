@@ -417,23 +417,15 @@ impl Ext {
     #[inline(always)]
     pub(crate) fn enqueue_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
         let Some(ext) = self.attached.as_deref_mut() else { return };
-        k.add_nr_running(cpu, 1);
-        let mut cx = ext.begin(k);
-        let (host, memory) = cx.parts();
-        let flags = enqueue_flags(host, task.0, flags);
-        let entity = &mut host.tasks[task.index()];
-        if entity.cpu != cpu.0 {
-            entity.cpu = cpu.0;
-            memory.write_u32(entity.address + host.at.cpu, cpu.0);
-        }
-        memory.write_u32(entity.address + host.at.state, 0);
-        enqueue::enqueue_task(&mut cx, cpu.0, task.0, flags, 0);
-        reenq::finish(&mut cx);
-        ext.apply_any(k);
-        ext.publish(k, cpu, task);
-        let here = k.this_cpu;
-        if ext.host.callbacks != 0 || ext.host.lock_ns != 0 {
-            ext.charge_hot(k, here);
+        ext.begin(k);
+        ext.enqueue(k, cpu, task, flags);
+    }
+
+    /// The same for a wake-up for which [`Ext::select_task_rq`] was just asked: the context is this instant's already.
+    #[inline(always)]
+    pub(crate) fn enqueue_selected(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
+        if let Some(ext) = self.attached.as_deref_mut() {
+            ext.enqueue(k, cpu, task, flags);
         }
     }
 
@@ -696,6 +688,29 @@ impl Attached {
             (rq.curr, rq.curr_class) = (known, class);
         }
         class
+    }
+
+    /// [`Ext::enqueue_task`] in the context that was begun last.
+    #[inline(always)]
+    fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
+        k.add_nr_running(cpu, 1);
+        let mut cx = self.instance.enter(&mut self.host);
+        let (host, memory) = cx.parts();
+        let flags = enqueue_flags(host, task.0, flags);
+        let entity = &mut host.tasks[task.index()];
+        if entity.cpu != cpu.0 {
+            entity.cpu = cpu.0;
+            memory.write_u32(entity.address + host.at.cpu, cpu.0);
+        }
+        memory.write_u32(entity.address + host.at.state, 0);
+        enqueue::enqueue_task(&mut cx, cpu.0, task.0, flags, 0);
+        reenq::finish(&mut cx);
+        self.apply_any(k);
+        self.publish(k, cpu, task);
+        let here = k.this_cpu;
+        if self.host.callbacks != 0 || self.host.lock_ns != 0 {
+            self.charge_hot(k, here);
+        }
     }
 
     /// Gives a task its kernel object. `false` if the region is full.

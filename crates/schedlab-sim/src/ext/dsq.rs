@@ -8,7 +8,9 @@
 use super::consts::{SCX_DSQ_FLAG_BUILTIN, SCX_DSQ_INVALID};
 use super::order::{Order, Place};
 use super::task::Entity;
+use crate::ahead::{Row, fetch_row};
 use std::collections::BTreeMap;
+use std::hint::cold_path;
 
 /// Position of a queue in [`Dsqs`]; the first ones are the CPUs' local queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,10 @@ struct Side {
     order: Option<Order>,
 }
 
+impl Row for Dsq {
+    const HOT_BYTES: usize = size_of::<Dsq>();
+}
+
 const _: () = assert!(size_of::<Dsq>() == 64, "one cache line");
 
 impl Dsq {
@@ -78,6 +84,7 @@ impl Dsq {
     #[inline(always)]
     pub(crate) fn push(&mut self, tasks: &mut [Entity], task: u32, head: bool) {
         if self.attended {
+            cold_path();
             self.side().order = None;
         }
         if head { self.link(tasks, task, NIL) } else { self.link(tasks, task, self.last) }
@@ -253,7 +260,7 @@ impl Dsqs {
 
     /// Brings a queue near.
     pub(crate) fn fetch(&self, index: DsqIndex) {
-        crate::ahead::fetch_row(&self.queues, index.0 as usize);
+        fetch_row(&self.queues, index.0 as usize);
     }
 
     /// A user queue by its id.

@@ -16,6 +16,7 @@ use super::lock::LockCosts;
 use super::mask::Mask;
 use super::task::Entity;
 use super::trace::CallTrace;
+use crate::ahead::Row;
 use schedlab_bpf::exec::{CallContext, Host as BpfHost};
 use schedlab_model::topology::Topology;
 use std::sync::Arc;
@@ -126,6 +127,10 @@ pub(crate) struct Rq {
     pub cpus_to_sync: Vec<(u32, u64)>,
     /// Kicks of this CPU by itself while it chose a task, ORed.
     pub kicked: Option<u64>,
+}
+
+impl Row for Rq {
+    const HOT_BYTES: usize = std::mem::offset_of!(Rq, deferred);
 }
 
 /// Something the simulated kernel has to do.

@@ -37,17 +37,35 @@ impl Ext {
         }
     }
 
-    /// Brings near what programs see of it.
-    pub(crate) fn fetch_task_struct(&mut self, task: TaskId) {
+    /// Brings near what programs see of a task and of its CPU; the rows of both are near.
+    pub(crate) fn fetch_structs(&mut self, cpu: CpuId, task: TaskId) {
         if let Some(ext) = self.attached() {
-            let address = ext.host.address_of(task.0);
-            let bytes = ext.instance.memory().bytes(address, ahead::HOT_BYTES as u64);
-            bytes.into_iter().for_each(ahead::fetch_bytes);
+            if let Some(entity) = ext.host.tasks.get(task.index()) {
+                ext.fetch_task_struct(entity.address);
+            }
+            let current = ext.host.rq(cpu.0).address + ext.host.layout.rq.curr;
+            ext.instance.memory().bytes(current, 1).into_iter().for_each(ahead::fetch_bytes);
+        }
+    }
+
+    /// Brings near what is known of a task and what programs see of it.
+    pub(crate) fn fetch_whole_task(&mut self, task: TaskId) {
+        if let Some(ext) = self.attached() {
+            ahead::fetch_row(&ext.host.tasks, task.index());
+            ext.fetch_task_struct(ext.host.address_of(task.0));
         }
     }
 }
 
 impl Attached {
+    /// Of a `struct task_struct`, what lies between these two places is of no interest to most schedulers.
+    #[inline]
+    fn fetch_task_struct(&mut self, address: u64) {
+        for place in [address + self.host.at.cpu, address + self.host.at.sum_exec_runtime] {
+            self.instance.memory().bytes(place, 1).into_iter().for_each(ahead::fetch_bytes);
+        }
+    }
+
     /// The current task, `prev`, sleeps; the task that runs from now on is returned. What callbacks left to be done is
     /// done by [`Ext::end_switch`].
     #[inline(never)]

@@ -6,6 +6,7 @@
 use super::consts::SCX_DSQ_INVALID;
 use super::dsq::{DsqIndex, NIL};
 use super::kernel::TaskOffsets;
+use crate::ahead::Row;
 use schedlab_bpf::memory::Memory;
 
 /// Life of a task in the class (`enum scx_task_state`).
@@ -76,6 +77,10 @@ pub(crate) struct Entity {
     pub cgroup: u32,
     /// Last key given to pictures.
     pub rank: u64,
+}
+
+impl Row for Entity {
+    const HOT_BYTES: usize = size_of::<Entity>();
 }
 
 impl Entity {

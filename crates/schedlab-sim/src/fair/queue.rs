@@ -9,6 +9,7 @@ use super::ids::{EntityId, RqId};
 use super::params::{FairParams, Features, Generation};
 use super::pelt::Average;
 use super::weight::Load;
+use crate::ahead::Row;
 use schedlab_model::workload::Past;
 
 /// A task as the fair class sees it (`struct sched_entity`).
@@ -62,6 +63,10 @@ pub(crate) struct FairEntity {
     pub(crate) throttled: bool,
 }
 
+impl Row for FairEntity {
+    const HOT_BYTES: usize = size_of::<FairEntity>();
+}
+
 /// What the search for the next task needs, in the tree's order.
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -111,6 +116,10 @@ pub(crate) struct CfsRq {
     pub(crate) idle: bool,
     /// The queue of a group with a quota (`runtime_enabled`).
     pub(crate) limited: bool,
+}
+
+impl Row for CfsRq {
+    const HOT_BYTES: usize = size_of::<CfsRq>();
 }
 
 impl CfsRq {

@@ -3,6 +3,7 @@
 use schedlab_model::machine::{Cost, Costs, MachineDescription, QUANTILES_PERMILLE};
 use schedlab_model::rng::Rng;
 use schedlab_model::topology::Distance;
+use std::hint::cold_path;
 
 /// Something that costs time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +144,7 @@ impl CostTable {
         if values.wrapping_sub(1) < MEASURED - 1 {
             low + rng.below(values)
         } else {
+            cold_path();
             self.draw_other(kind, rng)
         }
     }

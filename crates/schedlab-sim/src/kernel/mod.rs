@@ -368,10 +368,22 @@ impl Kernel {
     /// task's own work waits, and nothing preempts before.
     #[inline]
     pub(crate) fn charge(&mut self, cpu: CpuId, ns: u64) {
+        self.spend(cpu, ns);
+        self.queue.put_off(Slot::Cpu(cpu, CpuEvent::Resume).number(), ns);
+    }
+
+    /// The same where it is known that more will be charged before the next event.
+    #[inline]
+    pub(crate) fn charge_first(&mut self, cpu: CpuId, ns: u64) {
+        self.spend(cpu, ns);
+        self.queue.put_off_for_now(Slot::Cpu(cpu, CpuEvent::Resume).number(), ns);
+    }
+
+    #[inline(always)]
+    fn spend(&mut self, cpu: CpuId, ns: u64) {
         let state = &mut self.cpus[cpu.index()];
         state.kernel_until = state.kernel_until.max(self.now) + ns;
         state.overhead += ns;
-        self.queue.put_off(Slot::Cpu(cpu, CpuEvent::Resume).number(), ns);
     }
 
     /// Brings the current task's progress up to now.

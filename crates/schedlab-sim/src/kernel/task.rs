@@ -1,5 +1,6 @@
 //! One task: what `struct task_struct` keeps for scheduling, with each class's own part embedded.
 
+use crate::ahead::Row;
 use crate::rt::RtEntity;
 use schedlab_model::{CpuId, Nice, Policy, TaskAttributes, TaskId};
 
@@ -70,6 +71,10 @@ pub(crate) struct Task {
     pub(crate) nivcsw: u64,
     /// Moves between CPUs.
     pub(crate) migrations: u64,
+    /// `p->recent_used_cpu`.
+    pub(crate) recent_used_cpu: CpuId,
+    /// Partner statistics of `wake_wide`: how often it woke another than last time.
+    pub(crate) wakee_flips: u32,
     /// Nice value.
     pub(crate) nice: Nice,
     /// 1 to 99, 0 outside the real-time class.
@@ -86,14 +91,15 @@ pub(crate) struct Task {
     pub(crate) parent: TaskId,
     /// Row of the workload it is made from.
     pub(crate) spec: u32,
-    /// Partner statistics of `wake_wide`: whom it woke last, how often that changed, when it decayed.
+    /// Whom it woke last, and when `wakee_flips` decayed.
     pub(crate) last_wakee: TaskId,
-    pub(crate) wakee_flips: u32,
     pub(crate) wakee_flip_decay: u64,
-    /// `p->recent_used_cpu`.
-    pub(crate) recent_used_cpu: CpuId,
     /// The real-time class's part.
     pub(crate) rt: RtEntity,
+}
+
+impl Row for Task {
+    const HOT_BYTES: usize = std::mem::offset_of!(Task, custom_slice);
 }
 
 impl Task {
