@@ -49,40 +49,43 @@ pub(crate) fn fetch_bytes(bytes: &[u8]) {
 }
 
 impl Simulation {
-    /// What the next events touch. Of those whose order is not known yet, its CPU or task; of the second, its task; of
-    /// the first, what is found through the task: each step needs what the one before has fetched.
+    /// What the next events touch. Of the first, what is found through its task; of the second, its task; of another whose
+    /// order is not known yet, its CPU or task: each step needs what the one before has fetched.
     #[inline(never)]
     pub(crate) fn fetch_ahead(&mut self) {
-        let [first, second, third] = [0, 1, 2].map(|others| self.core.k.soon(others));
-        let later = self.core.k.fetch_next();
-        for slot in [third, later].into_iter().flatten() {
-            match slot {
-                Slot::Cpu(cpu, _) => {
-                    fetch_row(&self.core.k.cpus, cpu.index());
-                    if !self.core.ext.has_switched_all() {
-                        fetch_row(&self.core.k.fair.rqs, cpu.index());
-                    }
-                    self.core.ext.fetch_cpu(cpu);
-                }
-                Slot::Task(task) => self.fetch_task(task),
-                _ => {}
-            }
-        }
-        if let Some(task) = second.and_then(|slot| self.task_of(slot)) {
-            self.fetch_task(task);
-        }
+        let [first, second] = [0, 1].map(|others| self.core.k.soon(others));
         if let Some(task) = first.and_then(|slot| self.task_of(slot)) {
-            let k = &self.core.k;
-            let cpu = k.task(task).cpu;
-            fetch_row(&k.cpus, cpu.index());
-            k.fetch_resume(cpu);
-            k.fetch_timer(task);
-            self.work.slack_timers.fetch(cpu);
-            let step = self.work.actors[task.index()].pc as usize;
-            fetch_row(&self.work.code.steps, step);
-            self.core.ext.fetch_cpu(cpu);
-            self.core.ext.fetch_structs(cpu, task);
+            self.fetch_through(task);
         }
+        if let Some(Slot::Cpu(cpu, CpuEvent::Resume)) = second {
+            self.fetch_task(self.core.k.cpu(cpu).curr);
+        }
+        match self.core.k.fetch_next() {
+            Some(Slot::Cpu(cpu, _)) => {
+                fetch_row(&self.core.k.cpus, cpu.index());
+                if !self.core.ext.has_switched_all() {
+                    fetch_row(&self.core.k.fair.rqs, cpu.index());
+                }
+                self.core.ext.fetch_cpu(cpu);
+            }
+            Some(Slot::Task(task)) => self.fetch_task(task),
+            _ => {}
+        }
+    }
+
+    /// What is found through a task whose rows are near.
+    #[inline]
+    fn fetch_through(&mut self, task: TaskId) {
+        let k = &self.core.k;
+        let cpu = k.task(task).cpu;
+        fetch_row(&k.cpus, cpu.index());
+        k.fetch_resume(cpu);
+        k.fetch_timer(task);
+        self.work.slack_timers.fetch(cpu);
+        let step = self.work.actors[task.index()].pc as usize;
+        fetch_row(&self.work.code.steps, step);
+        self.core.ext.fetch_cpu(cpu);
+        self.core.ext.fetch_structs(cpu, task);
     }
 
     /// The rows of a task.
