@@ -352,6 +352,14 @@ mod tests {
     }
 
     #[test]
+    fn large_regions_begin_at_large_pages_and_are_zero() {
+        let mut memory = Memory::new(LARGE_LOG2, ZERO_BYTES);
+        assert_eq!(memory.base().addr() % LARGE_PAGE, 0);
+        let end = (1 << LARGE_LOG2) - ZERO_BYTES - 8;
+        assert_eq!((memory.read_u64(end), memory.store(end, 0, 8, 7), memory.read_u64(end)), (0, true, 7));
+    }
+
+    #[test]
     fn slices_stay_inside() {
         let mut memory = memory();
         assert!(memory.bytes((1 << 18) - 4, 8).is_none());

@@ -6,7 +6,7 @@
 
 use crate::kernel::{CpuEvent, Slot};
 use crate::simulation::Simulation;
-use schedlab_model::TaskId;
+use schedlab_model::{CpuId, TaskId};
 
 /// From so many tasks on they do not fit near caches.
 pub(crate) const TASKS_MIN: usize = 2_048;
@@ -54,38 +54,47 @@ impl Simulation {
     #[inline(never)]
     pub(crate) fn fetch_ahead(&mut self) {
         let [first, second] = [0, 1].map(|others| self.core.k.soon(others));
-        if let Some(task) = first.and_then(|slot| self.task_of(slot)) {
-            self.fetch_through(task);
+        match first {
+            Some(Slot::Task(task)) => {
+                let cpu = self.core.k.task(task).cpu;
+                self.fetch_cpu(cpu);
+                self.core.k.fetch_resume(cpu);
+                self.fetch_through(cpu, task);
+            }
+            Some(Slot::Cpu(cpu, CpuEvent::Resume)) => {
+                let task = self.core.k.cpu(cpu).curr;
+                self.core.k.fetch_timer(task);
+                self.fetch_through(cpu, task);
+            }
+            _ => {}
         }
         if let Some(Slot::Cpu(cpu, CpuEvent::Resume)) = second {
             self.fetch_task(self.core.k.cpu(cpu).curr);
         }
         match self.core.k.fetch_next() {
-            Some(Slot::Cpu(cpu, _)) => {
-                fetch_row(&self.core.k.cpus, cpu.index());
-                if !self.core.ext.has_switched_all() {
-                    fetch_row(&self.core.k.fair.rqs, cpu.index());
-                }
-                self.core.ext.fetch_cpu(cpu);
-            }
+            Some(Slot::Cpu(cpu, _)) => self.fetch_cpu(cpu),
             Some(Slot::Task(task)) => self.fetch_task(task),
             _ => {}
         }
     }
 
-    /// What is found through a task whose rows are near.
+    /// What is found through a CPU and a task whose rows are near.
     #[inline]
-    fn fetch_through(&mut self, task: TaskId) {
-        let k = &self.core.k;
-        let cpu = k.task(task).cpu;
-        fetch_row(&k.cpus, cpu.index());
-        k.fetch_resume(cpu);
-        k.fetch_timer(task);
+    fn fetch_through(&mut self, cpu: CpuId, task: TaskId) {
         self.work.slack_timers.fetch(cpu);
         let step = self.work.actors[task.index()].pc as usize;
         fetch_row(&self.work.code.steps, step);
-        self.core.ext.fetch_cpu(cpu);
         self.core.ext.fetch_structs(cpu, task);
+    }
+
+    /// The rows of a CPU.
+    #[inline]
+    fn fetch_cpu(&mut self, cpu: CpuId) {
+        fetch_row(&self.core.k.cpus, cpu.index());
+        if !self.core.ext.has_switched_all() {
+            fetch_row(&self.core.k.fair.rqs, cpu.index());
+        }
+        self.core.ext.fetch_cpu(cpu);
     }
 
     /// The rows of a task.
@@ -107,15 +116,6 @@ impl Simulation {
             fetch_row(&self.core.k.tasks, task.index());
             fetch_row(&self.work.actors, task.index());
             self.core.ext.fetch_whole_task(task);
-        }
-    }
-
-    /// Whom an event is about.
-    fn task_of(&self, slot: Slot) -> Option<TaskId> {
-        match slot {
-            Slot::Task(task) => Some(task),
-            Slot::Cpu(cpu, CpuEvent::Resume) => Some(self.core.k.cpu(cpu).curr),
-            _ => None,
         }
     }
 }

@@ -554,7 +554,7 @@ mod tests {
                 }
                 4 => {
                     let ns = rng.below(span);
-                    queue.put_off(slot, ns);
+                    if ns % 2 == 0 { queue.put_off(slot, ns) } else { queue.put_off_for_now(slot, ns) }
                     model.entry(slot).and_modify(|(time, armed)| (*time, *armed) = (*time + ns, step));
                 }
                 1..4 => {

@@ -7,13 +7,13 @@
 use super::call::Op;
 use super::consts::*;
 use super::dispatch::{self, Next};
-use super::flags::{dequeue_flags, enqueue_flags};
+use super::flags::dequeue_flags;
 use super::host::{BOOT_NS, CurrClass, Cx, Effect, Host};
 use super::lifecycle::{self, TaskFacts};
 use super::scheduler::ExtScheduler;
 use super::task::Life;
 use super::trace::CallTrace;
-use super::{bypass, cgroup, enqueue, idle, reenq, select};
+use super::{bypass, cgroup, enqueue, idle, reenq};
 use crate::core::flags;
 use crate::error::SimError;
 use crate::kernel::{Class, CostKind, Kernel};
@@ -130,7 +130,7 @@ impl Attached {
 
     /// Carries out what was asked for, if anything was.
     #[inline(always)]
-    fn apply_any(&mut self, k: &mut Kernel) {
+    pub(super) fn apply_any(&mut self, k: &mut Kernel) {
         if !self.host.effects.is_empty() {
             self.apply(k);
         }
@@ -380,59 +380,6 @@ impl Ext {
         self.attached
             .as_deref_mut()
             .filter(|ext| ext.host.tasks.get(task.index()).is_some_and(|entity| entity.address != 0))
-    }
-
-    /// `select_task_rq`: a wake-up or fork chooses a CPU; called only for tasks with more than one allowed
-    /// CPU. The core checks the answer against the affinity mask and falls back to an allowed CPU.
-    #[inline(always)]
-    pub(crate) fn select_task_rq(
-        &mut self,
-        k: &mut Kernel,
-        task: TaskId,
-        prev_cpu: CpuId,
-        wake_flags: u32,
-    ) -> CpuId {
-        let Some(ext) = self.attached.as_deref_mut() else { return prev_cpu };
-        let mut cx = ext.begin(k);
-        let cpu = select::select_cpu(&mut cx, task.0, prev_cpu.0, wake_flags.into());
-        reenq::finish(&mut cx);
-        ext.apply_any(k);
-        CpuId(cpu)
-    }
-
-    /// The same where it is rare.
-    #[inline(never)]
-    pub(crate) fn select_again(
-        &mut self,
-        k: &mut Kernel,
-        task: TaskId,
-        prev: CpuId,
-        wake_flags: u32,
-    ) -> CpuId {
-        self.select_task_rq(k, task, prev, wake_flags)
-    }
-
-    /// The task becomes runnable on `cpu` (`Task::cpu` is set), or returns to the queue after a change. Counts
-    /// `nr_running`.
-    #[inline(always)]
-    pub(crate) fn enqueue_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
-        let Some(ext) = self.attached.as_deref_mut() else { return };
-        ext.begin(k);
-        ext.enqueue(k, cpu, task, flags);
-    }
-
-    /// The same for a wake-up for which [`Ext::select_task_rq`] was just asked: the context is this instant's already.
-    #[inline(always)]
-    pub(crate) fn enqueue_selected(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
-        if let Some(ext) = self.attached.as_deref_mut() {
-            ext.enqueue(k, cpu, task, flags);
-        }
-    }
-
-    /// The same where it is rare.
-    #[inline(never)]
-    pub(crate) fn enqueue_again(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
-        self.enqueue_task(k, cpu, task, flags);
     }
 
     /// The task leaves the queue: sleeps, ends, changes, moves. It may be the CPU's current task.
@@ -688,29 +635,6 @@ impl Attached {
             (rq.curr, rq.curr_class) = (known, class);
         }
         class
-    }
-
-    /// [`Ext::enqueue_task`] in the context that was begun last.
-    #[inline(always)]
-    fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, flags: u32) {
-        k.add_nr_running(cpu, 1);
-        let mut cx = self.instance.enter(&mut self.host);
-        let (host, memory) = cx.parts();
-        let flags = enqueue_flags(host, task.0, flags);
-        let entity = &mut host.tasks[task.index()];
-        if entity.cpu != cpu.0 {
-            entity.cpu = cpu.0;
-            memory.write_u32(entity.address + host.at.cpu, cpu.0);
-        }
-        memory.write_u32(entity.address + host.at.state, 0);
-        enqueue::enqueue_task(&mut cx, cpu.0, task.0, flags, 0);
-        reenq::finish(&mut cx);
-        self.apply_any(k);
-        self.publish(k, cpu, task);
-        let here = k.this_cpu;
-        if self.host.callbacks != 0 || self.host.lock_ns != 0 {
-            self.charge_hot(k, here);
-        }
     }
 
     /// Gives a task its kernel object. `false` if the region is full.

@@ -46,6 +46,7 @@ pub mod support;
 mod switch;
 mod task;
 mod trace;
+mod wakeup;
 
 pub(crate) use class::Ext;
 pub(crate) use enable::existing as existing_tasks;
