@@ -35,8 +35,9 @@ const LEVELS: usize = 8;
 const AHEAD_BUCKETS: u64 = 3;
 const BUCKETS: usize = NEAR + (LEVELS << LEVEL_BITS);
 
-/// A slot's event and its place.
+/// A slot's event and its place. None lies in two cache lines.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Node {
     /// When it is due, [`NEVER`] if none is pending.
     time: u64,
@@ -554,7 +555,11 @@ mod tests {
                 }
                 4 => {
                     let ns = rng.below(span);
-                    if ns % 2 == 0 { queue.put_off(slot, ns) } else { queue.put_off_for_now(slot, ns) }
+                    if ns % 2 == 0 {
+                        queue.put_off(slot, ns)
+                    } else {
+                        queue.put_off_for_now(slot, ns)
+                    }
                     model.entry(slot).and_modify(|(time, armed)| (*time, *armed) = (*time + ns, step));
                 }
                 1..4 => {

@@ -17,8 +17,9 @@ impl Row for Step {
     const HOT_BYTES: usize = size_of::<Step>();
 }
 
-/// One step, ready to run. The meaning is that of the [`Op`] of the same name.
+/// One step, ready to run. The meaning is that of the [`Op`] of the same name. None lies in two cache lines.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(crate) enum Step {
     Run(Draw),
     Sleep(Draw),

@@ -45,9 +45,16 @@ impl Mask {
         was
     }
 
-    /// Whether no CPU below `nr_cpus` is in it.
+    /// Whether no CPU below `nr_cpus` is in a mask that the class allocated.
+    #[inline]
     pub(crate) fn is_empty(self, memory: &Memory, nr_cpus: u32) -> bool {
-        (0..nr_cpus.div_ceil(64)).all(|index| self.word(memory, index) == 0)
+        if nr_cpus <= 64 {
+            return self.word(memory, 0) == 0;
+        }
+        // All words at once: where it matters how long this takes, no CPU idles and all have to be looked at.
+        let bytes = memory.bytes(self.0, u64::from(nr_cpus.div_ceil(64)) * 8).expect("it lies inside");
+        let (words, _) = bytes.as_chunks::<8>();
+        words.iter().fold(0, |all, word| all | u64::from_le_bytes(*word)) == 0
     }
 
     /// The first CPU.
@@ -87,6 +94,17 @@ pub(crate) fn next_wrapping(nr_cpus: u32, previous: u32, mut word: impl FnMut(u3
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mask_is_empty_until_any_word_has_a_bit() {
+        let mut memory = Memory::new(18, 1 << 17);
+        for (nr_cpus, cpu) in [(8, 7), (64, 0), (65, 64), (1_024, 511), (1_000, 999)] {
+            let mask = Mask(memory.alloc(CPUMASK_BYTES, 8).expect("there is room"));
+            assert!(mask.is_empty(&memory, nr_cpus));
+            mask.assign(&mut memory, cpu, true);
+            assert!(!mask.is_empty(&memory, nr_cpus), "CPU {cpu} of {nr_cpus}");
+        }
+    }
 
     #[test]
     fn the_search_starts_after_the_last_answer_and_wraps() {

@@ -12,8 +12,9 @@ use super::weight::Load;
 use crate::ahead::Row;
 use schedlab_model::workload::Past;
 
-/// A task as the fair class sees it (`struct sched_entity`).
+/// A task as the fair class sees it (`struct sched_entity`), in whole cache lines.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct FairEntity {
     /// Weight.
     pub(crate) load: Load,
@@ -76,8 +77,32 @@ struct Node {
     id: EntityId,
 }
 
-/// One CPU's queue (`struct cfs_rq`).
+/// Nodes that are gone through and moved one by one: a search, and a call that moves those behind, take longer.
+const FEW: usize = 16;
+
+/// Puts a node behind all that are not later.
+#[inline]
+fn insert_among_few(nodes: &mut Vec<Node>, node: Node) {
+    let mut at = nodes.len();
+    nodes.push(node);
+    while at > 0 && nodes[at - 1].order > node.order {
+        nodes[at] = nodes[at - 1];
+        at -= 1;
+    }
+    nodes[at] = node;
+}
+
+#[inline]
+fn remove_among_few(nodes: &mut Vec<Node>, at: usize) {
+    for behind in at + 1..nodes.len() {
+        nodes.swap(behind - 1, behind);
+    }
+    nodes.pop();
+}
+
+/// One CPU's queue (`struct cfs_rq`), in whole cache lines.
 #[derive(Default)]
+#[repr(align(64))]
 pub(crate) struct CfsRq {
     /// Queued entities but the current one, by deadline (CFS: by vruntime).
     nodes: Vec<Node>,
@@ -166,19 +191,16 @@ impl CfsRq {
         if weight == 0 { self.zero_vruntime } else { self.zero_vruntime + sum.div_euclid(weight) }
     }
 
-    /// The largest key that `vruntime_eligible` takes: Σ weight · key of the queue ≥ key · Σ weight, which Linux
-    /// multiplies out for each entity.
+    /// `vruntime_eligible`: whether Σ weight · key of the queue, `sum`, is at least key · Σ weight. Of the few that a pick looks
+    /// at, a product each takes less time than one division.
     #[inline]
-    fn latest_eligible(&self, entities: &[FairEntity]) -> i64 {
-        match self.sums(entities) {
-            (_, 0) => i64::MAX,
-            (sum, weight) => sum.div_euclid(weight),
-        }
+    fn is_eligible(&self, (sum, weight): (i64, i64), vruntime: i64) -> bool {
+        i128::from(self.key(vruntime)) * i128::from(weight) <= i128::from(sum) || weight == 0
     }
 
     /// `entity_eligible`.
     pub(crate) fn entity_eligible(&self, entities: &[FairEntity], id: EntityId) -> bool {
-        self.key(entities[id.index()].vruntime) <= self.latest_eligible(entities)
+        self.is_eligible(self.sums(entities), entities[id.index()].vruntime)
     }
 
     /// `entity_lag`: how much virtual time the entity is owed, clamped to the larger of two slices and a tick.
@@ -324,9 +346,12 @@ impl CfsRq {
         let weight = i64::from(entity.load.weight);
         self.sum_w_vruntime += self.key(entity.vruntime) * weight;
         self.sum_weight += weight;
-        let order = self.order(entity);
-        let at = self.nodes.partition_point(|node| node.order <= order);
-        self.nodes.insert(at, Node { order, vruntime: entity.vruntime, id });
+        let node = Node { order: self.order(entity), vruntime: entity.vruntime, id };
+        if self.nodes.len() < FEW {
+            return insert_among_few(&mut self.nodes, node);
+        }
+        let at = self.nodes.partition_point(|other| other.order <= node.order);
+        self.nodes.insert(at, node);
     }
 
     /// `__dequeue_entity`: out of the tree.
@@ -336,9 +361,14 @@ impl CfsRq {
         self.sum_w_vruntime -= self.key(entity.vruntime) * weight;
         self.sum_weight -= weight;
         let order = self.order(entity);
-        let first = self.nodes.partition_point(|node| node.order < order);
+        let few = self.nodes.len() <= FEW;
+        let first = if few { 0 } else { self.nodes.partition_point(|node| node.order < order) };
         let offset = self.nodes[first..].iter().position(|node| node.id == id);
-        self.nodes.remove(first + offset.expect("a queued entity is in the tree at its place"));
+        let at = first + offset.expect("a queued entity is in the tree at its place");
+        if few {
+            return remove_among_few(&mut self.nodes, at);
+        }
+        self.nodes.remove(at);
     }
 
     /// `set_protect_slice`: up to what virtual time the entity just picked runs unchallenged.
@@ -379,8 +409,8 @@ impl CfsRq {
         if self.nr_queued == 1 {
             return curr.or_else(|| self.nodes.first().map(|node| node.id));
         }
-        let latest = self.latest_eligible(entities);
-        let eligible = |vruntime: i64| self.key(vruntime) <= latest;
+        let sums = self.sums(entities);
+        let eligible = |vruntime: i64| self.is_eligible(sums, vruntime);
         if let Some(next) =
             self.next.filter(|_| params.has(Features::PICK_BUDDY) && (protect || !params.later_lag_rules))
         {

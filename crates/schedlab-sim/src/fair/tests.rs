@@ -126,6 +126,29 @@ fn equal_deadlines_are_served_first_come_first() {
     assert_eq!(rq.pick_eevdf(&entities, true, &params()), Some(EntityId(1)));
 }
 
+/// Random insertions and removals on short and long queues, with deadlines that are often equal.
+#[test]
+fn a_queue_of_any_length_keeps_deadlines_in_order_and_equals_as_they_came() {
+    let (mut rng, mut rq, mut list) = (Rng::new(11, 0), CfsRq::default(), Vec::<(i64, u32)>::new());
+    let mut entities = vec![FairEntity::new(1_024, 0, &params()); 50];
+    for _ in 0..5_000 {
+        let id = 1 + rng.below(49) as u32;
+        match list.iter().position(|(_, other)| *other == id) {
+            Some(at) => {
+                rq.remove(&entities, EntityId(id));
+                list.remove(at);
+            }
+            None => {
+                let deadline = rng.below(20) as i64;
+                entities[id as usize].deadline = deadline;
+                rq.insert(&entities, EntityId(id));
+                list.insert(list.partition_point(|(other, _)| *other <= deadline), (deadline, id));
+            }
+        }
+        assert!(rq.queued().map(|id| id.0).eq(list.iter().map(|(_, id)| *id)));
+    }
+}
+
 /// Makes task 1 current, as `set_next_task` does.
 fn run_first(rq: &mut CfsRq, entities: &mut [FairEntity], params: &FairParams) {
     rq.remove(entities, EntityId(1));
