@@ -15,6 +15,9 @@ const SIMPLEPERF_META_INFO: u32 = 129;
 
 /// The shortest `perf_event_attr`.
 const ATTR_SIZE_MIN: u64 = 64;
+/// What perf's versions had. Of a length in between the library reads less than it says, and what follows from the wrong
+/// place; of what is longer than these it skips the rest.
+const ATTR_SIZES: [u64; 8] = [ATTR_SIZE_MIN, 72, 80, 96, 104, 112, 120, 128];
 
 /// Where a section is.
 #[derive(Clone, Copy)]
@@ -84,7 +87,7 @@ fn event_descriptions(mut input: Bytes<'_>) -> Result<(), ImportError> {
         return Err(input.broken(format!("events of {size} bytes")));
     }
     for _ in 0..events {
-        input.take(size, WHAT)?;
+        event(&mut input, size)?;
         let (identifiers, name) = (input.number(4, WHAT)?, input.number(4, WHAT)?);
         input.take(name, WHAT)?;
         input.take(identifiers * 8, WHAT)?;
@@ -96,8 +99,19 @@ fn event_descriptions(mut input: Bytes<'_>) -> Result<(), ImportError> {
 fn identifiers(whole: Bytes<'_>, events: Section, attr_size: u64) -> Result<(), ImportError> {
     let mut input = inside(whole, events)?;
     while input.data.len() as u64 >= attr_size + SECTION_SIZE {
-        input.take(attr_size, "an event")?;
+        event(&mut input, attr_size)?;
         section(whole, &mut input)?;
+    }
+    Ok(())
+}
+
+/// An event that takes so many bytes here, and says itself how long it is.
+fn event(input: &mut Bytes<'_>, size: u64) -> Result<(), ImportError> {
+    let mut event = Bytes { data: input.take(size, "an event")?, ..*input };
+    event.take(4, "an event")?;
+    let own = event.number(4, "an event")?;
+    if !ATTR_SIZES.contains(&own) && own <= ATTR_SIZES[ATTR_SIZES.len() - 1] {
+        return Err(input.broken(format!("an event of {own} bytes")));
     }
     Ok(())
 }
@@ -184,6 +198,29 @@ impl Unpacked {
             if count < self.room.len() && from.pos == packed.data.len() {
                 return Ok(());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One event of this length, as it says itself, in a place of 136 bytes; no identifiers, no name.
+    fn described(own: u32) -> Result<(), ImportError> {
+        let mut bytes = [1_u32, 136, 0, own].map(u32::to_le_bytes).concat();
+        bytes.resize(8 + 136 + 8, 0);
+        event_descriptions(Bytes { data: &bytes, big_endian: false, format: "perf.data" })
+    }
+
+    #[test]
+    fn events_of_lengths_that_no_perf_had_are_refused() {
+        for own in [64, 72, 80, 96, 104, 112, 120, 128, 129, 136] {
+            assert!(described(own).is_ok(), "{own}");
+        }
+        for own in [0, 63, 65, 88, 127] {
+            let error = described(own).expect_err("the library would go on at the wrong place").to_string();
+            assert!(error.contains(&format!("an event of {own} bytes")), "{error}");
         }
     }
 }
