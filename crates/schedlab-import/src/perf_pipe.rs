@@ -5,7 +5,7 @@
 
 use crate::ImportError;
 use crate::bytes::{Bytes, number};
-use crate::perf_sections::{Record, kind, record};
+use crate::perf_sections::{Record, is_length, kind, record};
 
 /// A header this long is a stream's.
 const STREAM_HEADER: u64 = 16;
@@ -65,22 +65,27 @@ pub(crate) fn file(whole: Bytes<'_>) -> Result<Vec<u8>, ImportError> {
 /// The events with their identifiers, in one section.
 fn descriptions(events: &[&[u8]], input: Bytes<'_>) -> Result<Vec<u8>, ImportError> {
     // Each says its own length; the identifiers follow.
-    let size_of = |event: &[u8]| event.get(4..8).map_or(0, |size| number(size, input.big_endian) as usize);
-    let longest = events.iter().map(|event| size_of(event)).max().unwrap_or(0);
+    let parts: Vec<(&[u8], &[u8])> =
+        events.iter().map(|event| parts(event, input)).collect::<Result<_, _>>()?;
+    let longest = parts.iter().map(|(attribute, _)| attribute.len()).max().unwrap_or(0);
     let mut out = Writer { bytes: Vec::new(), big_endian: input.big_endian };
     out.number(4, events.len() as u64);
     out.number(4, longest as u64);
-    for event in events {
-        let size = size_of(event);
-        let (attribute, identifiers) =
-            event.split_at_checked(size).ok_or(input.broken(format!("an event of {size} bytes")))?;
+    for (attribute, identifiers) in parts {
         out.bytes.extend(attribute);
-        out.bytes.resize(out.bytes.len() + longest - size, 0);
+        out.bytes.resize(out.bytes.len() + longest - attribute.len(), 0);
         out.number(4, identifiers.len() as u64 / 8);
         out.number(4, 0);
         out.bytes.extend(&identifiers[..identifiers.len() / 8 * 8]);
     }
     Ok(out.bytes)
+}
+
+/// An event and its identifiers.
+fn parts<'a>(event: &'a [u8], input: Bytes<'_>) -> Result<(&'a [u8], &'a [u8]), ImportError> {
+    let size = event.get(4..8).map_or(0, |size| number(size, input.big_endian));
+    let there = is_length(size).then(|| event.split_at_checked(size as usize)).flatten();
+    there.ok_or_else(|| input.broken(format!("an event of {size} bytes")))
 }
 
 struct Writer {

@@ -110,10 +110,12 @@ fn event(input: &mut Bytes<'_>, size: u64) -> Result<(), ImportError> {
     let mut event = Bytes { data: input.take(size, "an event")?, ..*input };
     event.take(4, "an event")?;
     let own = event.number(4, "an event")?;
-    if !ATTR_SIZES.contains(&own) && own <= ATTR_SIZES[ATTR_SIZES.len() - 1] {
-        return Err(input.broken(format!("an event of {own} bytes")));
-    }
-    Ok(())
+    if is_length(own) { Ok(()) } else { Err(input.broken(format!("an event of {own} bytes"))) }
+}
+
+/// Whether an event can be this long; the kernel takes none above a page.
+pub(crate) fn is_length(size: u64) -> bool {
+    ATTR_SIZES.contains(&size) || (ATTR_SIZES[ATTR_SIZES.len() - 1]..=4_096).contains(&size)
 }
 
 /// Kinds of records of perf itself.
@@ -215,10 +217,10 @@ mod tests {
 
     #[test]
     fn events_of_lengths_that_no_perf_had_are_refused() {
-        for own in [64, 72, 80, 96, 104, 112, 120, 128, 129, 136] {
+        for own in [64, 72, 80, 96, 104, 112, 120, 128, 129, 136, 4_096] {
             assert!(described(own).is_ok(), "{own}");
         }
-        for own in [0, 63, 65, 88, 127] {
+        for own in [0, 63, 65, 88, 127, 4_097] {
             let error = described(own).expect_err("the library would go on at the wrong place").to_string();
             assert!(error.contains(&format!("an event of {own} bytes")), "{error}");
         }
