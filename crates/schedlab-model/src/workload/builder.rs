@@ -7,6 +7,7 @@ use super::{
 use crate::ids::{ChannelId, CpuId};
 use crate::policy::TaskAttributes;
 use crate::time::Nanos;
+use std::collections::BTreeMap;
 
 /// A workload that refers to what is not there, or cannot run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +84,14 @@ pub enum BuildError {
         /// What, with the bounds.
         what: String,
     },
+    /// A device that cannot be.
+    #[error("device '{device}': {what}")]
+    Device {
+        /// Its name.
+        device: String,
+        /// What, with the bounds.
+        what: String,
+    },
     /// A timer that would do two things when it is late.
     #[error("a timer has both resync and skip: keep one")]
     TimerBoth,
@@ -94,6 +103,18 @@ pub enum BuildError {
     Event {
         /// Its time.
         time: Nanos,
+    },
+    /// Counts that ask for more than a workload may have.
+    #[error("with '{name}' the workload has {found} {what}: at most {most}; lower a count")]
+    TooMany {
+        /// At which task, channel or device it is too many.
+        name: String,
+        /// Of what.
+        what: &'static str,
+        /// So many, up to there.
+        found: u64,
+        /// The bound.
+        most: u32,
     },
     /// Something out of range.
     #[error("task '{task}': {what}")]
@@ -109,10 +130,13 @@ pub enum BuildError {
 #[derive(Debug, Default)]
 pub struct Builder {
     workload: Workload,
-    processes: Vec<String>,
-    shared_timers: Vec<String>,
-    own_timers: Vec<String>,
-    declared: Vec<(String, bool)>,
+    processes: Names,
+    shared_timers: Names,
+    own_timers: Names,
+    channels: Names,
+    /// Rows by name, so far as they are templates.
+    templates: BTreeMap<String, TaskSpecId>,
+    declared: u32,
 }
 
 impl Builder {
@@ -133,7 +157,9 @@ impl Builder {
             room_to_resume: 0,
             wakes_all_senders: false,
         });
-        ChannelId(self.workload.channels.len() as u32 - 1)
+        let id = self.workload.channels.len() as u32 - 1;
+        self.channels.0.entry(name.to_owned()).or_insert(id);
+        ChannelId(id)
     }
 
     /// A channel that was added.
@@ -143,8 +169,12 @@ impl Builder {
 
     /// Announces a task so that forks can name it before it is added; tasks are added in the same order.
     pub fn declare(&mut self, name: &str, template: bool) -> TaskSpecId {
-        self.declared.push((name.to_owned(), template));
-        TaskSpecId(self.declared.len() as u32 - 1)
+        let row = TaskSpecId(self.declared);
+        self.declared += 1;
+        if template {
+            self.templates.entry(name.to_owned()).or_insert(row);
+        }
+        row
     }
 
     /// Adds a task with steps of its own; the row can be changed through the reference.
@@ -174,8 +204,8 @@ impl Builder {
         attributes: TaskAttributes,
         program: ProgramId,
     ) -> &mut TaskSpec {
-        let process = number(&mut self.processes, process);
-        self.own_timers.clear();
+        let process = self.processes.number(process);
+        self.own_timers.0.clear();
         let stream = self.workload.tasks.len() as u64;
         self.workload.tasks.push(TaskSpec {
             name: name.to_owned(),
@@ -194,12 +224,12 @@ impl Builder {
 
     /// The number of a timer that tasks share, by its name.
     pub fn shared_timer(&mut self, name: &str) -> u32 {
-        number(&mut self.shared_timers, name)
+        self.shared_timers.number(name)
     }
 
     /// The number of a timer of the task that is added next, by its name.
     pub fn own_timer(&mut self, name: &str) -> u32 {
-        number(&mut self.own_timers, name)
+        self.own_timers.number(name)
     }
 
     /// Adds an outside source.
@@ -209,23 +239,18 @@ impl Builder {
 
     /// Finds a channel by name.
     pub fn find_channel(&self, name: &str) -> Result<ChannelId, BuildError> {
-        let channels = &self.workload.channels;
-        let found = channels.iter().position(|channel| channel.name == name);
-        found.map(|index| ChannelId(index as u32)).ok_or_else(|| BuildError::UnknownChannel {
-            name: name.to_owned(),
-            known: list(channels.iter().map(|channel| channel.name.as_str())),
-        })
+        let found = self.channels.0.get(name).copied();
+        let known = || list(self.workload.channels.iter().map(|channel| channel.name.as_str()));
+        found
+            .map(ChannelId)
+            .ok_or_else(|| BuildError::UnknownChannel { name: name.to_owned(), known: known() })
     }
 
     /// Finds a declared template by name.
     pub fn find_template(&self, name: &str) -> Result<TaskSpecId, BuildError> {
-        let found = self.declared.iter().position(|(known, template)| *template && known == name);
-        found.map(|index| TaskSpecId(index as u32)).ok_or_else(|| BuildError::UnknownTemplate {
-            name: name.to_owned(),
-            known: list(
-                self.declared.iter().filter(|(_, template)| *template).map(|(name, _)| name.as_str()),
-            ),
-        })
+        let found = self.templates.get(name).copied();
+        let known = || list(self.templates.keys().map(String::as_str));
+        found.ok_or_else(|| BuildError::UnknownTemplate { name: name.to_owned(), known: known() })
     }
 
     /// Checks and hands over.
@@ -239,18 +264,27 @@ impl Builder {
     }
 }
 
-/// The place of a name in a list, where it is put if it is new.
-fn number(names: &mut Vec<String>, name: &str) -> u32 {
-    let known = names.iter().position(|known| known == name);
-    known.unwrap_or_else(|| {
-        names.push(name.to_owned());
-        names.len() - 1
-    }) as u32
+/// Names numbered in the order in which they came.
+#[derive(Debug, Default)]
+struct Names(BTreeMap<String, u32>);
+
+impl Names {
+    /// The name's number, the next one if it is new.
+    fn number(&mut self, name: &str) -> u32 {
+        let next = self.0.len() as u32;
+        *self.0.entry(name.to_owned()).or_insert(next)
+    }
 }
 
-fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+/// The first names of many: enough to see what was meant.
+fn list<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 20;
+    let shown: Vec<&str> = names.by_ref().take(SHOWN).collect();
+    match (shown.is_empty(), names.count()) {
+        (true, _) => "none".to_owned(),
+        (_, 0) => shown.join(", "),
+        (_, more) => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 /// Checks what must hold for a workload of any origin.

@@ -1,16 +1,17 @@
 //! Workload files: TOML that people write, read into a [`Workload`].
 //!
 //! Not here: rt-app files ([`super::rtapp`]), generators ([`super::builtin`]), checks that hold for every
-//! origin ([`super::validate`]). docs/workloads.md describes the format with examples.
+//! origin ([`super::builder::check`]), how much a file may ask for ([`super::limits`]). docs/workloads.md describes the format with examples.
 
 use super::builder::{BuildError, Builder};
 use super::change::{CgroupSettings, CgroupSpec, Change, CpuMax, SchedulerEnd, TimedChange};
+use super::limits::{self, Room};
 use super::{Amount, Arrival, ChannelType, Late, Op, TimerRef, Workload};
 use crate::cpu_set::CpuSet;
-use crate::ids::CpuId;
+use crate::ids::{ChannelId, CpuId};
 use crate::policy::{Nice, Policy, TaskAttributes};
 use crate::time::Nanos;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// A workload file that cannot be used.
@@ -102,7 +103,7 @@ struct ChannelText {
     capacity: Option<u64>,
     #[serde(default)]
     initial: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "channels")]
     count: Option<u32>,
 }
 
@@ -110,7 +111,7 @@ struct ChannelText {
 #[serde(deny_unknown_fields)]
 struct TaskText {
     name: String,
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "tasks")]
     count: u32,
     #[serde(default)]
     process: Option<String>,
@@ -148,6 +149,19 @@ fn yes() -> bool {
     true
 }
 
+/// Refused where it stands, so that the message has line and column.
+fn tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    limits::count(deserializer, limits::TASKS)
+}
+
+fn channels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    limits::count(deserializer, limits::CHANNELS).map(Some)
+}
+
+fn arrivals<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    limits::count(deserializer, limits::ARRIVALS)
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DeviceText {
@@ -160,6 +174,7 @@ struct DeviceText {
     start: Nanos,
     #[serde(default = "one")]
     amount: u32,
+    #[serde(deserialize_with = "arrivals")]
     count: u32,
 }
 
@@ -325,6 +340,7 @@ enum StepText {
 /// [`WorkloadError`] with line and column for syntax and unknown fields, and by name for what is missing.
 pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
     let file: FileText = toml::from_str(text).map_err(|error| WorkloadError::Syntax(error.to_string()))?;
+    check_room(&file)?;
     let mut builder = Builder::new(&file.name, &file.description);
     for (name, channel) in &file.channels {
         let capacity = channel.capacity.unwrap_or(match channel.kind {
@@ -351,12 +367,7 @@ pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
     }
     for device in &file.device {
         let channel = builder.find_channel(&device.channel)?;
-        let arrival = |n: u32| Arrival {
-            time: device.start + device.period * u64::from(n),
-            channel,
-            amount: device.amount,
-        };
-        builder.device(&device.name, CpuId(device.cpu), (0..device.count).map(arrival).collect());
+        builder.device(&device.name, CpuId(device.cpu), arrivals_of(device, channel)?);
     }
     let mut workload = builder.finish(file.duration)?;
     workload.offline = file.offline.iter().flat_map(CpuSet::iter).take_while(|cpu| cpu.0 < 1024).collect();
@@ -364,6 +375,51 @@ pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
     workload.changes = file.event.iter().map(change).collect::<Result<_, _>>()?;
     workload.changes.sort_by_key(|change| change.time);
     Ok(workload)
+}
+
+/// Nothing is made before it is known how much of it: counts multiply.
+fn check_room(file: &FileText) -> Result<(), BuildError> {
+    let mut room = Room::new(limits::CHANNELS);
+    for (name, channel) in &file.channels {
+        room.take(name, u64::from(channel.count.unwrap_or(1)))?;
+    }
+    let mut room = Room::new(limits::ARRIVALS);
+    for device in &file.device {
+        room.take(&device.name, u64::from(device.count))?;
+    }
+    let (mut tasks, mut steps) = (Room::new(limits::TASKS), Room::new(limits::STEPS));
+    for task in &file.task {
+        tasks.take(&task.name, u64::from(task.count))?;
+        let behaviour = task.behaviour.as_ref().and_then(|name| file.behaviours.get(name));
+        steps.take(&task.name, u64::from(task.count) * size(behaviour.unwrap_or(&task.steps)))?;
+    }
+    Ok(())
+}
+
+/// Steps, and what they list, as one task keeps them.
+fn size(steps: &[StepText]) -> u64 {
+    let of = |step: &StepText| match step {
+        StepText::Loop(body) => 2 + size(&body.steps),
+        StepText::WaitAny(wait) => 1 + wait.channels.len() as u64,
+        StepText::Run(AmountText::Drawn(DrawnText::Quantiles(values)))
+        | StepText::Sleep(AmountText::Drawn(DrawnText::Quantiles(values))) => 1 + values.len() as u64,
+        _ => 1,
+    };
+    steps.iter().map(of).sum()
+}
+
+fn arrivals_of(device: &DeviceText, channel: ChannelId) -> Result<Vec<Arrival>, BuildError> {
+    let last = device.period.0.checked_mul(u64::from(device.count.saturating_sub(1)));
+    if last.and_then(|last| last.checked_add(device.start.0)).is_none() {
+        let what = "its last arrival is later than 584 years: lower count or period".to_owned();
+        return Err(BuildError::Device { device: device.name.clone(), what });
+    }
+    let arrival = |n: u32| Arrival {
+        time: device.start + device.period * u64::from(n),
+        channel,
+        amount: device.amount,
+    };
+    Ok((0..device.count).map(arrival).collect())
 }
 
 fn cgroup(text: &CgroupText) -> Result<CgroupSpec, BuildError> {

@@ -10,6 +10,7 @@ pub mod change;
 pub mod draw;
 pub mod file;
 pub mod interbench;
+mod limits;
 mod programs;
 pub mod rtapp;
 

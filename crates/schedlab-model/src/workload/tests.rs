@@ -88,6 +88,48 @@ fn what_is_wrong_is_told_with_its_place_and_remedy() {
 }
 
 #[test]
+fn counts_that_no_machine_could_hold_are_refused_before_anything_is_made() {
+    let check = |rest: &str, expected: &str| {
+        let error = parse(&format!("name = \"w\"\n{rest}")).expect_err(rest).to_string();
+        assert!(error.contains(expected), "{expected:?} is not in: {error}");
+    };
+    let task = |name: &str, count: u64, steps: &str| {
+        format!("[[task]]\nname = \"{name}\"\ncount = {count}\nsteps = [{steps}]\n")
+    };
+    let run = "{ run = \"1ms\" }, ";
+    check(&task("a", 93_429_497, run), "count 93429497 is out of bounds: at most 100000 tasks");
+    check(&task("a", 93_429_497, run), "line 4");
+    check(&task("a", 1 << 40, run), "at most 100000 tasks");
+    let two = [task("a", 60_000, run), task("b", 60_000, run)].concat();
+    check(&two, "with 'b' the workload has 120000 tasks: at most 100000; lower a count");
+    check(&task("a", 100_000, &run.repeat(41)), "with 'a' the workload has 4100000 steps: at most 4000000");
+    let quantiles = format!("{{ run = {{ quantiles = [{}] }} }}", "\"1us\", ".repeat(50));
+    check(&task("a", 100_000, &quantiles), "5100000 steps");
+    check("[channels]\nc = { type = \"bytes\", count = 100001 }\n", "at most 100000 channels");
+    let device = |count: u64, period: u64| {
+        let device =
+            format!("[[device]]\nname = \"d\"\nchannel = \"c\"\ncount = {count}\nperiod = {period}\n");
+        [&task("a", 1, run), "[channels]\nc = { type = \"tokens\" }\n", &device].concat()
+    };
+    check(&device(4_000_001, 1), "count 4000001 is out of bounds: at most 4000000 arrivals");
+    check(&device(4, i64::MAX as u64), "device 'd': its last arrival is later than 584 years");
+}
+
+#[test]
+fn names_of_many_instances_are_found() {
+    let text = "name = \"w\"\n[channels]\nc = { type = \"tokens\", count = 20000 }\n[[task]]\nname = \"a\"\n\
+                count = 20000\nsteps = [{ take = { channel = \"c{i}\" } }, { post = { channel = \"c{next}\" } }]";
+    let workload = parse(text).expect("reads");
+    let ops = &workload.programs[workload.tasks[19_999].program.0 as usize].ops;
+    let [Op::Take { channel: own, .. }, Op::Post { channel: next, .. }] = ops[..] else { panic!("{ops:?}") };
+    assert_eq!([own, next].map(|id| workload.channels[id.index()].name.as_str()), ["c19999", "c0"]);
+    let processes: std::collections::BTreeSet<_> = workload.tasks.iter().map(|task| task.process).collect();
+    assert_eq!(processes.len(), 20_000, "each has a process of its own");
+    let error = parse(&text.replace("c{i}", "x")).expect_err("no such channel").to_string();
+    assert!(error.contains("c19 and 19980 more"), "{error}");
+}
+
+#[test]
 fn cgroups_and_events_are_read() {
     let text = r#"
 name = "x"

@@ -14,6 +14,7 @@ mod tests;
 use super::Workload;
 use super::builder::Builder;
 use super::file::WorkloadError;
+use super::limits::{self, Room};
 use crate::policy::Policy;
 use crate::time::Nanos;
 use json::Place;
@@ -66,7 +67,9 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, WorkloadError> {
 fn read_tasks(mut builder: Builder, heads: &mut [task::Head<'_>]) -> Result<Builder, WorkloadError> {
     let mut resources = event::Resources::default();
     let mut forks = Vec::new();
+    let mut room = Room::new(limits::TASKS);
     for head in &*heads {
+        room.take(head.name(), u64::from(head.instances)).map_err(|error| head.error(&error))?;
         for event in head.events() {
             resources.scan(head.name(), event, u64::from(head.instances))?;
             if event::kind(event.key()) == Some("fork") {

@@ -12,6 +12,7 @@ use crate::time::Nanos;
 use crate::workload::builder::Builder;
 use crate::workload::file::WorkloadError;
 use crate::workload::{Op, ProgramId};
+use std::fmt;
 
 /// rt-app's default priority for FIFO and RR.
 const PRIORITY: u8 = 10;
@@ -92,6 +93,11 @@ impl<'a> Head<'a> {
     /// The task's name.
     pub(super) fn name(&self) -> &'a str {
         self.place.key()
+    }
+
+    /// An error at the line where the task begins.
+    pub(super) fn error(&self, what: impl fmt::Display) -> WorkloadError {
+        self.place.error(what)
     }
 
     /// All events of all phases.

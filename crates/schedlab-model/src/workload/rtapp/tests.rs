@@ -163,4 +163,7 @@ fn what_is_not_supported_is_an_error_with_its_line() {
     check("{\"tasks\":{\"a\":{\"loop\":-1}}}", "has no event");
     check("{\"tasks\":{\"a\":{\"loop\":0,\"run\":3}}}", "never runs");
     check("", "empty");
+    let many = "{ \"instance\": 60000, \"run\": 3 }";
+    let expected = "line 3: tasks.b: with 'b' the workload has 120000 tasks: at most 100000";
+    check(&format!("{{\"tasks\":{{\n\"a\":{many},\n\"b\":{many} }} }}"), expected);
 }
