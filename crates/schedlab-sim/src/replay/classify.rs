@@ -185,9 +185,7 @@ impl Classifier<'_> {
     fn polled(&mut self, id: u32, wait: &Wait, waker: TaskId) -> Option<Handling> {
         let told = wait.polled();
         let read = self.following.get(&id).copied();
-        let gave = |channel: &ChannelId| {
-            self.bytes.givers.get(channel).is_some_and(|givers| givers.contains(&waker))
-        };
+        let gave = |channel: &ChannelId| self.gives(waker, *channel);
         let channel = told.filter(|told| read == Some(*told)).or(read.filter(gave));
         if let Some((reader, channel)) = channel.and_then(|c| self.bytes.sole_reader.get(&c))
             && *reader == wait.task
@@ -201,14 +199,18 @@ impl Classifier<'_> {
         Some(Handling::Token(self.token(Token::Polled(told, wait.task))))
     }
 
-    /// A read that a write to its channel ended, but whose bytes are told with the next: where it waits for them.
+    /// A read that a write to its channel ended, but whose bytes are told with the next: where it waits for them. Of writes
+    /// told as runs the one that woke it may not be told yet: it is enough that its waker gives to the channel.
     fn read_without_bytes(&self, wait: &Wait) -> Option<ChannelId> {
         let open = wait.operation?;
         let reads = matches!(open.operation, Operation::PipeRead | Operation::SocketReceive);
-        let (by, written) = wait.wake?.operation?;
-        let written = (matches!(by, Operation::PipeWrite | Operation::SocketSend)).then_some(written);
+        let waker = wait.wake?.waker;
         let (reader, channel) = self.bytes.sole_reader.get(&open.channel)?;
-        (reads && written == Some(open.channel) && *reader == wait.task).then_some(*channel)
+        (reads && self.gives(waker, open.channel) && *reader == wait.task).then_some(*channel)
+    }
+
+    fn gives(&self, task: TaskId, channel: ChannelId) -> bool {
+        self.bytes.givers.get(&channel).is_some_and(|givers| givers.contains(&task))
     }
 
     /// By an interrupt, the kernel itself, or a task that is not replayed.

@@ -38,9 +38,9 @@ const FILE_SEEDS: u64 = 8;
 /// Recordings that are replayed, and seeds of each.
 const REPLAYED: usize = 3;
 const REPLAY_SEEDS: u64 = 3;
-/// What things cost is measured anew before a load or pair that begins so long after the last time: here it changes
-/// twofold within minutes.
-const CALIBRATED_EVERY: Duration = Duration::from_secs(240);
+/// What things cost is measured anew before a load or pair that begins so long after the last time: before all but the
+/// first of them, since here it changes twofold within minutes.
+const CALIBRATED_EVERY: Duration = Duration::from_secs(20);
 /// A run that was disturbed by others is made again so often.
 const AGAIN_MAX: u32 = 2;
 
