@@ -12,8 +12,8 @@ use std::process::{Command, ExitCode, Stdio};
 const USAGE: &str = "\
 usage: cargo xtask fidelity [OPTIONS]
 
-Measures the plan of tests/fidelity/plan.toml on this machine (as root, at rest; about an hour, half of it in virtual machines) and makes
-docs/fidelity.md. Each load and pair is a file of JSON and its recordings in target/fidelity.
+Measures the plan of tests/fidelity/plan.toml on this machine (as root, at rest; about an hour, half of it in virtual
+machines) and makes docs/fidelity.md. Each load and pair is a file of JSON and its recordings in target/fidelity.
 
   --from DIR      make the page of what was measured in DIR before, and measure nothing
   --dir DIR       measure into DIR instead of target/fidelity

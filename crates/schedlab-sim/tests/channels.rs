@@ -113,8 +113,8 @@ fn tell_late(recording: &mut Recording) -> u64 {
     late
 }
 
-/// Leaves out when writes of the groups' tasks began that did not wait, as recorders do that tell writes as runs: whoever was woken by one was
-/// woken, by what is told, after the write before it, which went to another channel.
+/// Leaves out when writes of the groups' tasks began that did not wait, as recorders do that tell writes as runs: whoever
+/// was woken by one was woken, by what is told, after the write before it, which went to another channel.
 fn tell_writes_as_runs(recording: &mut Recording) {
     let mut begun: BTreeMap<TaskId, (usize, bool)> = BTreeMap::new();
     let mut dropped = vec![false; recording.events.len()];

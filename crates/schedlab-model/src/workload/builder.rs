@@ -133,7 +133,7 @@ pub struct Builder {
     processes: Names,
     shared_timers: Names,
     own_timers: Names,
-    channels: Names,
+    channels: BTreeMap<String, ChannelId>,
     /// Rows by name, so far as they are templates.
     templates: BTreeMap<String, TaskSpecId>,
     declared: u32,
@@ -157,9 +157,9 @@ impl Builder {
             room_to_resume: 0,
             wakes_all_senders: false,
         });
-        let id = self.workload.channels.len() as u32 - 1;
-        self.channels.0.entry(name.to_owned()).or_insert(id);
-        ChannelId(id)
+        let id = ChannelId(self.workload.channels.len() as u32 - 1);
+        self.channels.entry(name.to_owned()).or_insert(id);
+        id
     }
 
     /// A channel that was added.
@@ -239,11 +239,9 @@ impl Builder {
 
     /// Finds a channel by name.
     pub fn find_channel(&self, name: &str) -> Result<ChannelId, BuildError> {
-        let found = self.channels.0.get(name).copied();
+        let found = self.channels.get(name).copied();
         let known = || list(self.workload.channels.iter().map(|channel| channel.name.as_str()));
-        found
-            .map(ChannelId)
-            .ok_or_else(|| BuildError::UnknownChannel { name: name.to_owned(), known: known() })
+        found.ok_or_else(|| BuildError::UnknownChannel { name: name.to_owned(), known: known() })
     }
 
     /// Finds a declared template by name.

@@ -1,7 +1,8 @@
 //! Workload files: TOML that people write, read into a [`Workload`].
 //!
 //! Not here: rt-app files ([`super::rtapp`]), generators ([`super::builtin`]), checks that hold for every
-//! origin ([`super::builder::check`]), how much a file may ask for ([`super::limits`]). docs/workloads.md describes the format with examples.
+//! origin ([`super::builder::check`]), how much a file may ask for ([`super::limits`]). docs/workloads.md describes
+//! the format with examples.
 
 use super::builder::{BuildError, Builder};
 use super::change::{CgroupSettings, CgroupSpec, Change, CpuMax, SchedulerEnd, TimedChange};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, de};
 #[derive(Clone, Copy)]
 pub(super) struct Limit {
     what: &'static str,
-    most: u32,
+    pub(super) most: u32,
 }
 
 pub(super) const TASKS: Limit = Limit { what: "tasks", most: 100_000 };

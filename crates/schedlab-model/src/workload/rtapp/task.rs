@@ -11,6 +11,7 @@ use crate::policy::{Nice, Policy, TaskAttributes};
 use crate::time::Nanos;
 use crate::workload::builder::Builder;
 use crate::workload::file::WorkloadError;
+use crate::workload::limits;
 use crate::workload::{Op, ProgramId};
 use std::fmt;
 
@@ -61,7 +62,7 @@ impl<'a> Head<'a> {
         let mut events = Vec::new();
         for entry in place.entries()? {
             match entry.key() {
-                "instance" => instances = entry.integer(0, 100_000)? as u32,
+                "instance" => instances = entry.integer(0, limits::TASKS.most.into())? as u32,
                 "delay" => delay = entry.micros()?,
                 "loop" => loops = Some(read_loop(&entry)?),
                 "phases" => phases = Some(entry.entries()?),
