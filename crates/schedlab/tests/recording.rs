@@ -97,6 +97,14 @@ fn without_privileges_recording_names_the_remedy_and_the_rest_works() {
     if let Some(ended) = unprivileged(&directory, &["compare", "--", "true"]) {
         ended.refused(3, &["recording needs root", "run it with sudo"]);
     }
+    // Where nothing can be written either, another place would not help.
+    for words in
+        [["record", "-o", "/proc/none/x.slrec", "--", "true"], ["compare", "-o", "/proc/none", "--", "true"]]
+    {
+        if let Some(ended) = unprivileged(&directory, &words) {
+            ended.refused(3, &["recording needs root", "run it with sudo"]);
+        }
+    }
     let words = ["simulate", "hogs:duration=50ms", "--cpus", "2", "-s", "vtime"];
     if let Some(ended) = unprivileged(&directory, &words) {
         ended.done();

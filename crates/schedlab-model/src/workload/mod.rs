@@ -312,8 +312,10 @@ pub enum Past {
     /// It is new.
     #[default]
     New,
-    /// It slept for long.
+    /// It slept for long, and waits on: its program begins with what wakes it.
     Slept,
+    /// It slept for long, and a timer wakes it at its start.
+    Woken,
     /// It ran for long.
     Ran,
 }

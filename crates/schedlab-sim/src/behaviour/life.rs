@@ -50,8 +50,9 @@ impl Simulation {
         let cpu = asked.or(sleeps).or_else(|| self.first_cpu(task)).unwrap_or(CpuId(0));
         self.core.k.task_mut(task).cpu = cpu;
         self.core.k.this_cpu = cpu;
+        let woken = self.work.workload.tasks[spec].past == Past::Woken && !self.core.k.ideal;
         match self.core.fork_task(task) {
-            Ok(()) if sleeps.is_some() && self.core.k.task(task).class != Class::Ext => {
+            Ok(()) if woken || sleeps.is_some() && self.core.k.task(task).class != Class::Ext => {
                 self.wake_to_start(task);
             }
             Ok(()) => self.core.wake_up_new_task(task, asked.is_some()),
@@ -73,7 +74,7 @@ impl Simulation {
         let state = self.core.k.task_mut(task);
         state.state = TaskState::Sleeping;
         state.recent_used_cpu = state.cpu;
-        self.core.k.fair.set_past(task, Past::Slept);
+        self.core.k.fair.set_past(task, Past::Woken);
         self.core.try_to_wake_up(task, Context::HardIrq, 0);
     }
 

@@ -45,8 +45,7 @@ pub(super) fn build(
     };
     for &task in &rows {
         let (start, program) = emitter.program(recording, task);
-        let info = recording.task(task);
-        workload.tasks.push(task_spec(info, task, start, observed, &row_of));
+        workload.tasks.push(task_spec(recording.task(task), task, start, observed, &row_of));
         workload.programs.push(program);
     }
     let mut waits: BTreeMap<WaitKind, u64> = BTreeMap::new();
@@ -74,7 +73,7 @@ fn name_of(recording: &Recording) -> String {
 fn task_spec(
     info: &TaskInfo,
     task: TaskId,
-    start: Nanos,
+    (start, past): (Nanos, Past),
     observed: &Observed,
     row_of: &BTreeMap<TaskId, TaskSpecId>,
 ) -> TaskSpec {
@@ -86,7 +85,7 @@ fn task_spec(
         program: ProgramId(row_of[&task].0),
         start,
         start_cpu: info.existed.then_some(info.start_cpu),
-        past: past(info),
+        past,
         template: parent_runs,
         target: info.target,
         stream: u64::from(task.0),
@@ -125,16 +124,17 @@ struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    /// When the task starts, and what it does.
-    fn program(&self, recording: &Recording, task: TaskId) -> (Nanos, Program) {
+    /// When the task starts after what past, and what it does.
+    fn program(&self, recording: &Recording, task: TaskId) -> ((Nanos, Past), Program) {
         let trace = &self.observed.tasks[task.index()];
-        let mut start = trace.first.unwrap_or(Nanos::ZERO);
+        let info = recording.task(task);
+        let mut start = (trace.first.unwrap_or(Nanos::ZERO), past(info));
         let mut steps = trace.steps.as_slice();
-        if recording.task(task).existed
+        if info.existed
             && let [Step::Wait(first), rest @ ..] = steps
             && let Some(time) = self.timed_start(*first)
         {
-            (start, steps) = (time, rest);
+            (start, steps) = ((time, Past::Woken), rest);
         }
         let mut ops = Vec::new();
         for step in steps {
@@ -151,7 +151,7 @@ impl Emitter<'_> {
         (start, Program { ops })
     }
 
-    /// A task that slept at the start until some time just starts then.
+    /// A task that slept at the start until some time is just woken then.
     fn timed_start(&self, wait: u32) -> Option<Nanos> {
         match self.handled.waits[wait as usize].1 {
             Handling::Sleep(_) | Handling::Until(_) => Some(self.observed.waits[wait as usize].end),

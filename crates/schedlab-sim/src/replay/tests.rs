@@ -525,6 +525,38 @@ fn a_wait_for_the_kernel_lasts_as_long_as_recorded() {
     assert_eq!(replay.waits[&WaitKind::Task], 1);
 }
 
+/// Who slept as the recording began and was woken by a timer looks for an idle CPU as it did: it does not start where it
+/// slept beside whoever runs there.
+#[test]
+fn who_slept_at_the_start_is_woken_on_an_idle_cpu() {
+    let (hog, sleeper, idle) = (TaskId(1), TaskId(2), TaskId::IDLE);
+    let mut recording = Reference::new(vec![vec![], vec![]], 1).recording;
+    (recording.tasks[2].target, recording.tasks[2].start_runnable) = (false, false);
+    let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
+    let waking =
+        EventKind::Waking { waker: hog, context: Context::HardIrq, wakee: sleeper, wakee_cpu: CpuId(0) };
+    let events = [
+        (1, 0, switch(idle, PrevState::Runnable, hog)),
+        (5_000, 0, waking),
+        (5_010, 1, switch(idle, PrevState::Runnable, sleeper)),
+        (8_000, 1, switch(sleeper, PrevState::Dead, idle)),
+        (10_000, 0, switch(hog, PrevState::Dead, idle)),
+    ];
+    let event = |(us, cpu, kind)| Event { time: Nanos::from_micros(us), cpu: CpuId(cpu), kind };
+    recording.events = events.map(event).into();
+    recording.duration = Nanos::from_micros(10_100);
+    let replay = workload_from(&recording, &raw()).expect("replays");
+    let mut events: Vec<Event> = Vec::new();
+    let config = SimulationConfig::new(recording.machine, Arc::new(replay.workload));
+    Simulation::new(config).expect("valid").run(&mut events).expect("runs");
+    let starts: Vec<_> = events
+        .iter()
+        .filter(|event| matches!(event.kind, EventKind::Switch { next, .. } if next == sleeper))
+        .map(|event| (event.cpu, event.time.0 / 1_000_000))
+        .collect();
+    assert_eq!(starts, [(CpuId(1), 5)]);
+}
+
 /// A target of one session beside two hogs of another: a half for it, as it had live; a third if the recording does
 /// not say which groups there were.
 #[test]

@@ -9,6 +9,7 @@ use crate::output::{give_to_caller, is_full, make_directory, print_text, write_j
 use crate::progress;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
+use schedlab_host::capability;
 use schedlab_host::record::{
     self, CacheSource, Progress, RecordError, RecordOptions, RecordSummary, RingOptions, Status, Target,
     Trigger,
@@ -153,11 +154,12 @@ pub fn record_to(
 ) -> Result<RecordSummary, Failure> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let made = parent.filter(|directory| !directory.exists());
-    parent.map_or(Ok(()), make_directory)?;
+    parent.map_or(Ok(()), make_directory).map_err(unless_forbidden)?;
     let what = options.target.to_string();
     // Beside the file until it is whole, so that a mistyped command does not cost an older recording.
     let partial = path.with_added_extension("part");
-    let file = File::create(&partial).with_context(|| format!("cannot write {}", path.display()))?;
+    let file = File::create(&partial).with_context(|| format!("cannot write {}", path.display()));
+    let file = file.map_err(|error| unless_forbidden(error.into()))?;
     give_to_caller(&partial);
     let bar = progress::spinner(context.quiet, format!("recording {what}"));
     let signalled = options.ring.as_ref().map(|_| common::signal_flag()).transpose()?;
@@ -177,6 +179,14 @@ pub fn record_to(
     let summary = outcome.map_err(failure)?;
     kept.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(summary)
+}
+
+/// Where nobody may record, another place to write to is no remedy.
+fn unless_forbidden(unwritten: Failure) -> Failure {
+    if capability::probe().bpf {
+        return unwritten;
+    }
+    failure(RecordError::Privilege { what: "a BPF program".to_owned() })
 }
 
 /// Errors after which there is no recording to keep.
