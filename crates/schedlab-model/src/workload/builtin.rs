@@ -230,12 +230,15 @@ impl Parameters {
     }
 
     pub(super) fn error(&self, name: &str, problem: &str) -> BuiltinError {
-        BuiltinError::Value {
-            workload: self.workload.to_owned(),
-            name: name.to_owned(),
-            value: self.values[name].clone(),
-            problem: problem.to_owned(),
-        }
+        let value = self.values[name].clone();
+        // Knobs of schedulers have colons between them.
+        let problem = match value.split_once(':') {
+            Some((first, rest)) if rest.contains('=') => {
+                format!("write a comma between parameters: {name}={first},{rest}")
+            }
+            _ => problem.to_owned(),
+        };
+        BuiltinError::Value { workload: self.workload.to_owned(), name: name.to_owned(), value, problem }
     }
 
     pub(super) fn count(&self, name: &'static str, max: u32) -> Result<u32, BuiltinError> {
@@ -437,6 +440,7 @@ mod tests {
         );
         assert!(error("hogs:nice=50").contains("-20 (strongest) to 19"));
         assert!(error("periodic:period=10").contains("a number and a unit"));
+        assert!(error("hackbench:groups=1:loops=5").contains("a comma between parameters: groups=1,loops=5"));
         assert!(make("no-such").is_none());
     }
 }
