@@ -5,9 +5,10 @@
 
 use schedlab_model::topology::{Distance, Topology};
 use schedlab_model::{CpuId, CpuSet};
+use std::collections::BTreeMap;
 
 /// A set of CPUs, as long as the machine needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CpuMask(Box<[u64]>);
 
 impl CpuMask {
@@ -50,6 +51,11 @@ impl CpuMask {
         let bit = 1 << (cpu.0 % 64);
         let word = &mut self.0[cpu.index() / 64];
         *word = if value { *word | bit } else { *word & !bit };
+    }
+
+    /// Puts in what is in the other set.
+    fn unite(&mut self, other: &CpuMask) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
     }
 
     /// Keeps what is in the other set too.
@@ -189,13 +195,12 @@ impl Domains {
             llc_span: Vec::new(),
             core_span: Vec::new(),
         };
-        for cpu in (0..count).map(|cpu| CpuId(cpu as u32)) {
-            let nested = domains.nested_spans(cpu);
-            domains.core_span.push(nested[1]);
-            domains.llc_span.push(nested[2]);
-            let built = domains.build(cpu, &nested);
-            domains.by_cpu.push(built);
-        }
+        let cpus = || (0..count).map(|cpu| CpuId(cpu as u32));
+        let mut known = BTreeMap::new();
+        let nested: Vec<[usize; 5]> = cpus().map(|cpu| domains.nested_spans(cpu, &mut known)).collect();
+        domains.core_span = nested.iter().map(|spans| spans[1]).collect();
+        domains.llc_span = nested.iter().map(|spans| spans[2]).collect();
+        domains.by_cpu = cpus().map(|cpu| domains.build(cpu, &nested)).collect();
         let wide = |domain: &Domain| domain.groups.iter().any(|group| domains.spans[*group].len() > 1);
         domains.wide = domains.by_cpu.iter().flatten().any(wide);
         domains
@@ -229,8 +234,9 @@ impl Domains {
         self.wide
     }
 
-    /// Spans around a CPU: itself, core, cache, node, all.
-    fn nested_spans(&mut self, cpu: CpuId) -> [usize; 5] {
+    /// Spans around a CPU: itself, core, cache, node, all. Of machines of a thousand CPUs there are as many, so they are
+    /// not searched one by one.
+    fn nested_spans(&mut self, cpu: CpuId, known: &mut BTreeMap<CpuMask, usize>) -> [usize; 5] {
         let count = self.topology.cpu_count();
         let row = *self.topology.cpu(cpu);
         let sets = [
@@ -240,39 +246,41 @@ impl Domains {
             self.topology.nodes()[row.node as usize],
             self.topology.all(),
         ];
-        sets.map(|set| self.span_id(CpuMask::cut(&set, count)))
-    }
-
-    fn span_id(&mut self, mask: CpuMask) -> usize {
-        self.spans.iter().position(|span| *span == mask).unwrap_or_else(|| {
-            self.extents.push(mask.extent());
-            self.spans.push(mask);
-            self.spans.len() - 1
+        sets.map(|set| {
+            let mask = CpuMask::cut(&set, count);
+            *known.entry(mask).or_insert_with_key(|mask| {
+                self.extents.push(mask.extent());
+                self.spans.push(mask.clone());
+                self.spans.len() - 1
+            })
         })
     }
 
-    fn build(&mut self, cpu: CpuId, nested: &[usize; 5]) -> Vec<Domain> {
+    /// The domains of a CPU from what is nested around each.
+    fn build(&self, cpu: CpuId, nested: &[[usize; 5]]) -> Vec<Domain> {
         let levels = [Distance::Smt, Distance::Cache, Distance::Node, Distance::Remote];
+        let own = &nested[cpu.index()];
         let mut built = Vec::new();
         let mut below = 0;
         for (above, level) in (1..5).zip(levels) {
-            if nested[above] == nested[below] {
+            if own[above] == own[below] {
                 continue;
             }
+            let span = &self.spans[own[above]];
+            debug_assert!(span.contains(cpu));
             // Groups follow the CPU's own in a ring, as Linux links them.
-            let (after, before): (Vec<CpuId>, Vec<CpuId>) =
-                self.spans[nested[above]].iter().partition(|member| *member > cpu);
-            let members = after.into_iter().chain(before);
-            let mut groups = vec![nested[below]];
+            let after = span.iter().filter(|member| *member > cpu);
+            let members = after.chain(span.iter().filter(|member| *member <= cpu));
+            let mut groups = vec![own[below]];
+            let mut covered = self.spans[own[below]].clone();
             for member in members {
-                if groups.iter().any(|&group| self.spans[group].contains(member)) {
-                    continue;
+                if !covered.contains(member) {
+                    let group = nested[member.index()][below];
+                    covered.unite(&self.spans[group]);
+                    groups.push(group);
                 }
-                let id = self.nested_spans(member)[below];
-                groups.push(id);
             }
-            debug_assert!(self.spans[nested[above]].contains(cpu));
-            built.push(Domain { level, span: nested[above], groups: groups.into() });
+            built.push(Domain { level, span: own[above], groups: groups.into() });
             below = above;
         }
         built
@@ -388,5 +396,22 @@ mod tests {
         assert_eq!(a.first_common_wrapping(&mask(&[2]), &all, CpuId(0)), None);
         let between = |start, end| a.count_common_between(&all, CpuId(start), CpuId(end));
         assert_eq!([between(0, 5), between(1, 71), between(70, 5), between(6, 6)], [1, 3, 3, 0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many CPUs as there can be: a CPU's groups begin with its own and follow in a ring, each once.
+    #[test]
+    fn groups_are_a_ring_from_the_own_one() {
+        let topology = Topology::flat(1_024).expect("CPUs");
+        let domains = Domains::new(&topology);
+        let [domain] = domains.of(CpuId(700)) else { panic!("one level: all share a cache") };
+        assert_eq!(domains.weight(domain.span), 1_024);
+        let first = |group: &usize| domains.span(*group).iter().next().map(|cpu| cpu.0);
+        let ring: Vec<u32> = domain.groups.iter().filter_map(first).collect();
+        assert_eq!(ring, (700..1_024).chain(0..700).collect::<Vec<u32>>());
     }
 }
