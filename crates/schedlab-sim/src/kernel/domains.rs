@@ -397,11 +397,6 @@ mod tests {
         let between = |start, end| a.count_common_between(&all, CpuId(start), CpuId(end));
         assert_eq!([between(0, 5), between(1, 71), between(70, 5), between(6, 6)], [1, 3, 3, 0]);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     /// As many CPUs as there can be: a CPU's groups begin with its own and follow in a ring, each once.
     #[test]
