@@ -490,18 +490,29 @@ fn bytes_from_outside_arrive_when_the_reader_was_woken() {
     check::execute(&replay.workload, &mut check::Shuffled(1)).expect("ends");
 }
 
+fn switch(prev: TaskId, prev_state: PrevState, next: TaskId) -> EventKind {
+    EventKind::Switch { prev, prev_state, next }
+}
+
+/// A target, task 1, and a task in the background, 2, that slept on CPU 0 as the recording began: events by µs and CPU.
+fn beside_a_sleeper<const N: usize>(events: [(u64, u32, EventKind); N]) -> Recording {
+    let mut recording = Reference::new(vec![vec![], vec![]], 1).recording;
+    (recording.tasks[2].target, recording.tasks[2].start_runnable) = (false, false);
+    let event = |(us, cpu, kind)| Event { time: Nanos::from_micros(us), cpu: CpuId(cpu), kind };
+    recording.events = events.map(event).into();
+    recording.duration = Nanos::from_micros(events[N - 1].0 + 100);
+    recording
+}
+
 /// A kernel thread that a timer woke ends the target's wait for a grace period: however early a scheduler lets the target
 /// begin to wait, it lasts as long as it did. A wait for a daemon is for what the daemon does.
 #[test]
 fn a_wait_for_the_kernel_lasts_as_long_as_recorded() {
     let (target, thread, idle) = (TaskId(1), TaskId(2), TaskId::IDLE);
-    let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
     let waking =
         |waker, context, wakee, cpu| EventKind::Waking { waker, context, wakee, wakee_cpu: CpuId(cpu) };
     let replayed = |state| {
-        let mut recording = Reference::new(vec![vec![], vec![]], 1).recording;
-        (recording.tasks[2].target, recording.tasks[2].start_runnable) = (false, false);
-        let events = [
+        let recording = beside_a_sleeper([
             (1, 0, switch(idle, PrevState::Runnable, target)),
             (100, 0, switch(target, state, idle)),
             (5_000, 1, waking(idle, Context::SoftIrq, thread, 1)),
@@ -510,10 +521,7 @@ fn a_wait_for_the_kernel_lasts_as_long_as_recorded() {
             (5_110, 0, switch(idle, PrevState::Runnable, target)),
             (5_120, 1, switch(thread, PrevState::Interruptible, idle)),
             (5_200, 0, switch(target, PrevState::Dead, idle)),
-        ];
-        let event = |(us, cpu, kind)| Event { time: Nanos::from_micros(us), cpu: CpuId(cpu), kind };
-        recording.events = events.map(event).into();
-        recording.duration = Nanos::from_micros(5_300);
+        ]);
         let latency = recording.machine.costs.timer_latency.value;
         (workload_from(&recording, &raw()).expect("replays"), latency)
     };
@@ -530,21 +538,15 @@ fn a_wait_for_the_kernel_lasts_as_long_as_recorded() {
 #[test]
 fn who_slept_at_the_start_is_woken_on_an_idle_cpu() {
     let (hog, sleeper, idle) = (TaskId(1), TaskId(2), TaskId::IDLE);
-    let mut recording = Reference::new(vec![vec![], vec![]], 1).recording;
-    (recording.tasks[2].target, recording.tasks[2].start_runnable) = (false, false);
-    let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
     let waking =
         EventKind::Waking { waker: hog, context: Context::HardIrq, wakee: sleeper, wakee_cpu: CpuId(0) };
-    let events = [
+    let recording = beside_a_sleeper([
         (1, 0, switch(idle, PrevState::Runnable, hog)),
         (5_000, 0, waking),
         (5_010, 1, switch(idle, PrevState::Runnable, sleeper)),
         (8_000, 1, switch(sleeper, PrevState::Dead, idle)),
         (10_000, 0, switch(hog, PrevState::Dead, idle)),
-    ];
-    let event = |(us, cpu, kind)| Event { time: Nanos::from_micros(us), cpu: CpuId(cpu), kind };
-    recording.events = events.map(event).into();
-    recording.duration = Nanos::from_micros(10_100);
+    ]);
     let replay = workload_from(&recording, &raw()).expect("replays");
     let mut events: Vec<Event> = Vec::new();
     let config = SimulationConfig::new(recording.machine, Arc::new(replay.workload));

@@ -154,12 +154,14 @@ pub fn record_to(
 ) -> Result<RecordSummary, Failure> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let made = parent.filter(|directory| !directory.exists());
-    parent.map_or(Ok(()), make_directory).map_err(unless_forbidden)?;
     let what = options.target.to_string();
     // Beside the file until it is whole, so that a mistyped command does not cost an older recording.
     let partial = path.with_added_extension("part");
-    let file = File::create(&partial).with_context(|| format!("cannot write {}", path.display()));
-    let file = file.map_err(|error| unless_forbidden(error.into()))?;
+    let create = || -> Result<File, Failure> {
+        parent.map_or(Ok(()), make_directory)?;
+        Ok(File::create(&partial).with_context(|| format!("cannot write {}", path.display()))?)
+    };
+    let file = create().map_err(unless_forbidden)?;
     give_to_caller(&partial);
     let bar = progress::spinner(context.quiet, format!("recording {what}"));
     let signalled = options.ring.as_ref().map(|_| common::signal_flag()).transpose()?;
