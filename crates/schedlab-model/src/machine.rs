@@ -97,7 +97,10 @@ pub enum Origin {
 }
 
 /// Of how many of 1000 samples a quantile of [`Cost::quantiles`] is not exceeded.
-pub const QUANTILES_PERMILLE: [u32; 8] = [0, 50, 250, 500, 750, 950, 990, 999];
+///
+/// Not the least: one sample far below the others (a CPU that had not halted yet) would stand for all between it and the
+/// next quantile.
+pub const QUANTILES_PERMILLE: [u32; 8] = [10, 50, 250, 500, 750, 950, 990, 999];
 
 /// One cost: typical value and how much it scatters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +125,11 @@ impl Cost {
         Cost { value: Nanos(ns), spread_percent, quantiles: None, origin: Origin::Assumed }
     }
 
+    /// Without scatter, in ns: the median where quantiles were measured.
+    pub fn typical(&self) -> u64 {
+        self.quantiles.map_or(self.value.0, |quantiles| quantiles[3])
+    }
+
     /// Whether it was measured on the machine.
     pub fn is_measured(&self) -> bool {
         self.origin == Origin::Measured
@@ -138,7 +146,8 @@ pub struct Costs {
     pub wakeup: Cost,
     /// From sending a reschedule interrupt to its handler on a running CPU.
     pub ipi: Cost,
-    /// The same to a CPU that is idle: a halted virtual CPU has to be started by its host first.
+    /// The same to a CPU that is idle: a halted virtual CPU has to be started by its host first. Measured, it is what
+    /// [`Costs::idle_exit`]'s typical value leaves of the way to the switch, with all of its scatter.
     pub ipi_idle: Cost,
     /// Sending it, paid by the sender: in a guest often an exit to the host.
     pub ipi_send: Cost,

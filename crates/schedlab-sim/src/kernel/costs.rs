@@ -136,6 +136,13 @@ impl CostTable {
         }
     }
 
+    /// Leaving idle, in ns. Woken by another CPU it is just typical where that was measured: the scatter of both is seen
+    /// together and is in [`CostKind::IpiIdle`].
+    pub(crate) fn idle_exit(&self, from_other: bool, rng: &mut Rng) -> u64 {
+        let together = from_other && self.ranges[CostKind::IpiIdle as usize].values == MEASURED;
+        if together { self.typical(CostKind::IdleExit) } else { self.draw(CostKind::IdleExit, rng) }
+    }
+
     /// One draw, in ns.
     #[inline(always)]
     pub(crate) fn draw(&self, kind: CostKind, rng: &mut Rng) -> u64 {
@@ -160,10 +167,14 @@ impl CostTable {
     }
 }
 
-/// The value that so many of 2^20 samples do not exceed: evenly between two quantiles, never above the last.
+/// The value that so many of 2^20 samples do not exceed: evenly between two quantiles, never below the first or above the
+/// last.
 fn between_quantiles(quantiles: &[u64; 8], position: u64) -> u64 {
     let above = BOUNDS.partition_point(|bound| *bound <= position);
     let Some(&end) = BOUNDS.get(above) else { return quantiles[7] };
+    if above == 0 {
+        return quantiles[0];
+    }
     let (start, low) = (BOUNDS[above - 1], quantiles[above - 1]);
     low + quantiles[above].saturating_sub(low) * (position - start) / (end - start)
 }
@@ -232,5 +243,29 @@ mod tests {
         assert!(above(2_000).abs_diff(50_000) < 1_000 && above(5_000).abs_diff(1_000) < 150);
         assert!(drawn.iter().all(|value| (1_000..=50_000).contains(value)));
         assert!(above(49_999) > 20, "one in a thousand is as long as the longest seen");
+        let at_the_first = 100_000 - above(1_000);
+        assert!(
+            at_the_first.abs_diff(1_000) < 150,
+            "{at_the_first}: one in a hundred is as short as the first"
+        );
+    }
+
+    #[test]
+    fn what_was_seen_together_scatters_once() {
+        let scattered =
+            |typical| Cost { quantiles: Some([1, 2, 3, 40, 50, 60, 70, 80]), ..Cost::assumed(typical, 0) };
+        let exits = |costs| {
+            let (table, mut rng) = (CostTable::new(&with(costs), None), Rng::new(1, 0));
+            [true, false].map(|from_other| {
+                let drawn: std::collections::BTreeSet<u64> =
+                    (0..1_000).map(|_| table.idle_exit(from_other, &mut rng)).collect();
+                (drawn.len(), drawn.contains(&40))
+            })
+        };
+        let [from_other, alone] =
+            exits(Costs { idle_exit: scattered(39), ipi_idle: scattered(41), ..Costs::default() });
+        assert!(from_other == (1, true) && alone.0 > 40, "{from_other:?} {alone:?}");
+        let [from_other, _] = exits(Costs { idle_exit: scattered(39), ..Costs::default() });
+        assert!(from_other.0 > 40, "an assumed way there has no scatter of both: {from_other:?}");
     }
 }

@@ -444,7 +444,8 @@ impl Kernel {
         }
         if idle {
             let idled = at - self.cpu(cpu).idle_since.unwrap_or(at);
-            let exit = self.cost(CostKind::IdleExit) + self.costs.idle_latency(idled);
+            let exit = self.costs.idle_exit(cpu != self.this_cpu, &mut self.rng);
+            let exit = exit + self.costs.idle_latency(idled);
             at = at.max(kernel_until) + exit;
         }
         let at = at.max(kernel_until);

@@ -301,6 +301,14 @@ fn notes(
     for (kind, count) in waits.iter().filter(|(kind, _)| !kind.is_attributed()) {
         notes.push(format!("{count} waits of the target without a known channel: {}", kind.name()));
     }
+    if let Some((earlier, later)) = super::calibrate::drift(recording) {
+        let us = |ns: u64| ns as f64 / 1_000.0;
+        notes.push(format!(
+            "the machine changed while it was recorded: waking an idle CPU took {:.1} µs in the first half of such wake-ups and {:.1} µs in the second; the replay draws from both throughout",
+            us(earlier),
+            us(later)
+        ));
+    }
     if recording.provenance.dropped > 0 {
         notes.push(format!("{} events were lost: waits may be missing", recording.provenance.dropped));
     }
