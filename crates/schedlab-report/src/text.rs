@@ -208,9 +208,7 @@ pub fn overall_sentence(comparison: &Comparison) -> String {
             comparison.baseline,
             by(here)
         ),
-        Overall::KeepDefault => {
-            format!("Keep the default: nothing is better than {} for this work.", comparison.baseline)
-        }
+        Overall::KeepDefault => keep_default(comparison),
         Overall::NotScheduling { gain_max, candidate } => {
             let best = candidate.as_ref().map(|name| format!(" The best of them would be {name}."));
             format!(
@@ -228,6 +226,18 @@ pub fn overall_sentence(comparison: &Comparison) -> String {
             });
             format!("Cannot tell: {}.{}", how_to_tell(*more, reason), most.unwrap_or_default())
         }
+    }
+}
+
+/// What is undecided looks no better, but is not known to be no better.
+fn keep_default(comparison: &Comparison) -> String {
+    let undecided = |row: &&Row| matches!(row.verdict, Verdict::CannotTell { .. });
+    let (baseline, all) = (&comparison.baseline, comparison.rows.len().saturating_sub(1));
+    match comparison.rows.iter().filter(undecided).count() {
+        0 => format!("Keep the default: nothing is better than {baseline} for this work."),
+        count => format!(
+            "Keep the default: nothing looks better than {baseline} for this work; {count} of {all} candidates are undecided."
+        ),
     }
 }
 

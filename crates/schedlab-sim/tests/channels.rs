@@ -1,6 +1,6 @@
 //! Who is woken at a channel and when, and what replays make of recordings whose sums are told late.
 
-use schedlab_model::event::{Event, EventKind, Operation, PrevState};
+use schedlab_model::event::{Context, Event, EventKind, Operation, PrevState};
 use schedlab_model::machine::{Costs, MachineDescription, Preemption};
 use schedlab_model::recording::{Provenance, Recording, codec};
 use schedlab_model::timeline::{Stretch, StretchKind, Timelines};
@@ -183,6 +183,24 @@ fn advance_alike(recording: &Recording) {
     }
     let ratio = switches(&again) as f64 / switches(recording) as f64;
     assert!(ratio < 2.0, "{ratio} times the recorded switches: queues became shallow");
+}
+
+/// The parent of hackbench reads that its workers are ready only when it has forked all: those for whom the socket has no
+/// room sleep once more than the others, whom it wakes but once, to go.
+#[test]
+fn workers_of_hackbench_wait_for_room_to_say_that_they_are_ready() {
+    let wakes = |ready: u32| {
+        let text = format!("hackbench:groups=1,loops=1,resume=20900,ready={ready}");
+        let recording = record(builtin::make(&text).expect("known").expect("can be made"), 1);
+        let parent = recording.tasks.iter().position(|task| task.name == "hackbench").expect("a parent");
+        let by_parent = recording.events.iter().filter(|event| match event.kind {
+            EventKind::Waking { waker, context, .. } => waker.index() == parent && context == Context::Task,
+            _ => false,
+        });
+        by_parent.count()
+    };
+    assert_eq!(wakes(278), 40, "all have room");
+    assert_eq!(wakes(30), 50, "ten have none until three quarters are free");
 }
 
 /// The workers of hackbench poll for a byte that nobody reads, the real ones and the model's.

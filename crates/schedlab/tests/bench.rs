@@ -60,6 +60,19 @@ fn hackbench_takes_longer_with_more_groups() {
     assert!(four > 3 * one && four < 6 * one, "{one} {four}");
 }
 
+/// The program tells its time from when it lets its workers go: forks come before.
+#[test]
+fn the_time_of_hackbench_begins_when_its_workers_go() {
+    let seconds = |fork: &str| {
+        let own =
+            ["--cpus", "2", "--set", "groups=1", "--set", "loops=10", "--set", fork, "-q", "--json", "-"];
+        let value = run(&[&["bench", "hackbench"][..], &own].concat()).done().json();
+        rows(&value)[0]["duration_ns"].as_u64().expect("ns")
+    };
+    let (short, long) = (seconds("fork=60us"), seconds("fork=20ms"));
+    assert!(long < 2 * short && short < 2 * long, "{short} {long}");
+}
+
 #[test]
 fn interbench_meets_every_deadline_without_load_and_few_beside_four_hogs() {
     let own = ["--set", "task=video", "--cpus", "1", "-s", "fair,fifo", "--quick", "-q", "--json", "-"];
@@ -136,6 +149,15 @@ fn reproduce_prints_our_numbers_beside_the_papers() {
     let wakeup = value["wakeup"].as_array().expect("rows");
     assert!(wakeup.len() == 8 && wakeup.iter().all(|row| count(row, "samples_ns") == 100));
     assert_eq!(value["hackbench"].as_array().map(Vec::len), Some(4));
+    // A parameter of two loads is none of the third's, and no knob.
+    let own = ["--quick", "-q", "--set", "samples=7", "--set", "send=1ms", "--json", "-"];
+    let changed = run(&[&["reproduce", "plugsched-2006"][..], &own].concat()).done().json();
+    let samples = changed["wakeup"].as_array().expect("rows").iter().map(|row| count(row, "samples_ns"));
+    assert_eq!(samples.collect::<Vec<_>>(), [7; 8]);
+    let time = |value: &Value| value["hackbench"][0]["duration_ns"].as_u64().expect("ns");
+    assert!(time(&changed) > 2 * time(&value), "{} {}", time(&changed), time(&value));
+    run(&["reproduce", "plugsched-2006", "-q", "--set", "sends=1ms"])
+        .refused(2, &["no candidate has a knob"]);
 }
 
 /// As root without CAP_SYS_NICE, which a container may be.

@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{file, run, scratch};
+use support::{file, run, run_in, scratch};
 
 const SETUP: &str = include_str!("../../../bpf/tests/user_half.setup.toml");
 const WORDS: [&str; 5] = ["periodic:hogs=2,duration=100ms", "--cpus", "4", "--kernel", "7.2"];
@@ -15,6 +15,24 @@ fn object(directory: &std::path::Path) -> String {
 
 fn simulate(scheduler: &str, more: &[&str]) -> support::Ended {
     run(&[&["simulate"], &WORDS[..], &["--scheduler", scheduler], more].concat())
+}
+
+/// Members can be set, so they are shown, and an error says which there are.
+#[test]
+fn members_of_structs_are_knobs_that_show_lists() {
+    let directory = scratch("members");
+    let object = object(&directory);
+    let shown = run_in(&directory, &["show", &object]).done().out;
+    for line in ["u64 config.slice_ns = 0", "u32 config.weights[4]", "enum mode config.mode = 0"] {
+        assert!(shown.contains(&format!("Member     {line}\n")), "{line}: {shown}");
+    }
+    let json = run_in(&directory, &["show", &object, "--json", "-"]).done().json();
+    let variables = json["details"]["variables"].as_array().expect("variables").iter();
+    let config = variables.clone().find(|variable| variable["name"] == "config").expect("config");
+    assert_eq!(config["members"][0]["name"], "config.slice_ns", "{config}");
+    let set = |set: &str| run_in(&directory, &["simulate", "ping-pong", "-s", &object, "--set", set]);
+    set("config.absent=1").refused(2, &["has no member `absent`; it has slice_ns, weights, mode"]);
+    set("config.slicens=1").refused(2, &["did you mean slice_ns?"]);
 }
 
 #[test]

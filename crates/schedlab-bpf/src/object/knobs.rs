@@ -10,6 +10,12 @@ use thiserror::Error;
 use crate::btf::{Btf, INT_BOOL, INT_SIGNED, Kind};
 use crate::image::{Global, MapOrigin, ObjectImage};
 
+/// So many members are said to be there where a name is none of them.
+const MEMBERS_SAID: usize = 12;
+/// So many members of one variable are listed, and structs so deep in each other.
+const MEMBERS_LISTED: usize = 64;
+const DEPTH_LISTED: u32 = 4;
+
 /// Why a variable cannot be read or set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KnobError {
@@ -157,6 +163,36 @@ impl ObjectImage {
     pub fn global(&self, path: &str) -> Result<i128, KnobError> {
         let place = self.number(path)?;
         Ok(place.read(&self.maps[place.map].initial))
+    }
+
+    /// Members of a struct, or of the first element of an array of structs: the path of each as [`ObjectImage::locate`] takes
+    /// it, and its type. At most 64.
+    pub fn members(&self, global: &Global) -> Vec<(String, u32)> {
+        let mut found = Vec::new();
+        self.add_members(global.name.clone(), global.type_id, 0, &mut found);
+        found.retain(|(path, _)| *path != global.name);
+        found
+    }
+
+    fn add_members(&self, path: String, id: u32, depth: u32, found: &mut Vec<(String, u32)>) {
+        if found.len() >= MEMBERS_LISTED {
+            return;
+        }
+        match self.btf.resolved_kind(id) {
+            Kind::Struct { members, .. } | Kind::Union { members, .. } if depth < DEPTH_LISTED => {
+                for member in members {
+                    let inner = match self.btf.string(member.name_offset) {
+                        "" => path.clone(),
+                        name => format!("{path}.{name}"),
+                    };
+                    self.add_members(inner, member.type_id, depth + 1, found);
+                }
+            }
+            Kind::Array { element, .. } if !self.btf.members(*element).is_empty() => {
+                self.add_members(format!("{path}[0]"), *element, depth, found);
+            }
+            _ => found.push((path, id)),
+        }
     }
 
     /// Sets the number that a variable has when the object starts, within its type and declared bounds.
@@ -350,15 +386,26 @@ impl<'p> Steps<'p> {
             let step = Steps { rest: self.rest.trim_start_matches('.'), ..self };
             let (name, rest) = step.name();
             let member = btf.member(id, name);
-            let member = member.ok_or_else(|| {
-                let near = nearest(name, btf.members(id).iter().map(|m| btf.string(m.name_offset)));
-                self.fail(format!("a {} has no member `{name}`{near}", btf.c_type(id)))
-            })?;
+            let member = member.ok_or_else(|| self.no_member(btf, id, name))?;
             bit_offset += u64::from(member.bit_offset);
             (id, bit_size) = (member.type_id, member.bit_size);
             self = rest;
         }
         self.place(btf, global.map, id, bit_offset, bit_size)
+    }
+
+    /// Says what is near, else what there is.
+    fn no_member(&self, btf: &Btf, id: u32, name: &str) -> KnobError {
+        let known = || btf.members(id).iter().map(|member| btf.string(member.name_offset));
+        let names: Vec<&str> = known().filter(|known| !known.is_empty()).take(MEMBERS_SAID + 1).collect();
+        let more = if names.len() > MEMBERS_SAID { " and more" } else { "" };
+        let help = match nearest(name, known()) {
+            near if near.is_empty() && !names.is_empty() => {
+                format!("; it has {}{more}", names[..names.len().min(MEMBERS_SAID)].join(", "))
+            }
+            near => near,
+        };
+        self.fail(format!("a {} has no member `{name}`{help}", btf.c_type(id)))
     }
 
     fn place(&self, btf: &Btf, map: usize, id: u32, bit_offset: u64, width: u32) -> Result<Place, KnobError> {

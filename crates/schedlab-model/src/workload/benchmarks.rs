@@ -28,17 +28,16 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
     let (fds, bytes) = (p.count("fds", 100)?.max(1), p.count("bytes", 60_000)?.max(1));
     let (send, receive) = (p.time("send")?, p.time("receive")?);
     let (fork, begin) = (p.time("fork")?, p.time("start")?);
-    let (ready, go) =
-        (b.channel("ready", ChannelType::Tokens, 0, 0), b.channel("go", ChannelType::Bytes, PIPE_BYTES, 0));
+    let (ready, go) = (ready(b, p)?, b.channel("go", ChannelType::Bytes, PIPE_BYTES, 0));
     let workers = groups * fds * 2;
     let mut parent = Vec::new();
     for spec in 0..workers {
         parent.extend([run(fork), Op::Fork { spec: TaskSpecId(spec) }]);
     }
-    parent.extend(repeat(workers, vec![Op::Take { channel: ready, timeout: None }]));
+    parent.extend(repeat(workers, vec![Op::Receive { channel: ready, bytes: 1 }]));
     parent.extend([Op::Send { channel: go, bytes: 1 }, Op::WaitChildren]);
     let wait_for_go = Op::WaitAny { channels: Box::new([go]), timeout: None };
-    let start = [run(begin), Op::Post { channel: ready, tokens: 1 }, wait_for_go];
+    let start = [run(begin), Op::Send { channel: ready, bytes: 1 }, wait_for_go];
     for group in 0..groups {
         let pipes: Vec<_> =
             (0..fds).map(|fd| socket(b, &format!("socket{group}.{fd}"), p)).collect::<Result<_, _>>()?;
@@ -68,12 +67,27 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
 }
 
 fn socket(b: &mut Builder, name: &str, p: &Parameters) -> Result<ChannelId, BuiltinError> {
-    let channel = b.channel(name, ChannelType::Bytes, u64::from(p.count("buffer", 100_000_000)?), 0);
-    let room_to_resume = u64::from(p.count("resume", 100_000_000)?);
+    let (bytes, resume) = (p.count("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
+    Ok(socket_of(b, name, bytes.into(), resume.into()))
+}
+
+/// A socket by which workers say that they are ready, a byte each. The parent reads only when it has forked all of them:
+/// of many workers those who come late wait for room, and so sleep once more than the first.
+fn ready(b: &mut Builder, p: &Parameters) -> Result<ChannelId, BuiltinError> {
+    let messages = u64::from(p.count("ready", 100_000_000)?);
+    let (bytes, resume) = (p.count("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
+    // The same part of its memory has to be free.
+    let resume = messages * u64::from(resume) / u64::from(bytes).max(1);
+    Ok(socket_of(b, "ready", messages, resume))
+}
+
+fn socket_of(b: &mut Builder, name: &str, bytes: u64, room_to_resume: u64) -> ChannelId {
+    let channel = b.channel(name, ChannelType::Bytes, bytes, 0);
     let spec = b.channel_mut(channel);
-    spec.room_to_resume = room_to_resume;
+    // Of a smaller buffer there is never more room than all of it.
+    spec.room_to_resume = room_to_resume.min(bytes);
     spec.wakes_all_senders = room_to_resume > 0;
-    Ok(channel)
+    channel
 }
 
 /// The benchmark of the slides of 2006: `waker` wakes `woken` by a condition; the time from before the broadcast until

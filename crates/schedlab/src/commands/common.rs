@@ -10,6 +10,7 @@ use crate::setup::{Scope, SetupFile, evaluate};
 use crate::simulator::Piece;
 use anyhow::{Context, anyhow};
 use schedlab_bpf::image::ObjectImage;
+use schedlab_bpf::object::knobs::KnobError;
 use schedlab_control::candidates::{check_nice, parse_setting, requirements};
 use schedlab_control::{parse_candidate, standard_candidates};
 use schedlab_host::capability;
@@ -224,6 +225,8 @@ fn apply(all: &mut [Candidate], text: &str, kernel: KernelVersion) -> Result<(),
     let key = text.split_once('=').map_or(text, |(key, _)| key);
     let mut applied = false;
     let mut why = String::new();
+    // The variable is there, only not what was asked of it.
+    let mut in_vain = false;
     for candidate in all.iter_mut() {
         let setting = match (&candidate.scheduler, text.split_once('=')) {
             (SchedulerChoice::Ideal, _) => None,
@@ -243,6 +246,7 @@ fn apply(all: &mut [Candidate], text: &str, kernel: KernelVersion) -> Result<(),
                         Some(Setting::Knob { name: name.to_owned(), value })
                     }
                     Err(error) => {
+                        in_vain = matches!(error, KnobError::Path { .. });
                         why = error.to_string();
                         None
                     }
@@ -265,6 +269,9 @@ fn apply(all: &mut [Candidate], text: &str, kernel: KernelVersion) -> Result<(),
     }
     if applied {
         return Ok(());
+    }
+    if in_vain {
+        return Err(fail(why));
     }
     let lists = "`schedlab list schedulers` lists those of the library";
     why = if why.is_empty() { lists.to_owned() } else { format!("{why}; {lists}") };

@@ -22,8 +22,18 @@ pub fn user_half(image: &ObjectImage) -> Vec<String> {
     for map in defined().filter(|map| map.map_type == kind::USER_RINGBUF) {
         signs.push(format!("map {} takes messages from user space", map.name));
     }
-    let topology = ["nr_cpu_ids", "nr_cpus", "nr_online_cpus", "nr_possible_cpus", "nr_llcs", "nr_nodes"];
-    for global in image.globals.iter().filter(|global| topology.contains(&global.name.as_str())) {
+    // A machine has some of each, and no scheduler has slices of nothing.
+    let filled = [
+        "nr_cpu_ids",
+        "nr_cpus",
+        "nr_online_cpus",
+        "nr_possible_cpus",
+        "nr_llcs",
+        "nr_nodes",
+        "slice_ns",
+        "slice_us",
+    ];
+    for global in image.globals.iter().filter(|global| filled.contains(&global.name.as_str())) {
         if image.maps[global.map].origin == MapOrigin::Rodata && image.global(&global.name) == Ok(0) {
             signs.push(format!("{} is 0", global.name));
         }
@@ -57,8 +67,16 @@ pub fn details(image: &ObjectImage, kernel: KernelVersion) -> (String, Value) {
         let (section, value) = (&image.maps[global.map].name, image.global(&global.name).ok());
         let shown = value.map_or(format!("{} bytes", global.size), |value| value.to_string());
         text += &format!("Variable   {declaration} = {shown} ({section})\n");
+        let mut members = Vec::new();
+        for (path, type_id) in image.members(global) {
+            let declaration = image.btf.c_declaration(type_id, &path);
+            let value = image.global(&path).ok().map(|value| value.to_string());
+            let shown = value.as_ref().map_or(String::new(), |value| format!(" = {value}"));
+            text += &format!("Member     {declaration}{shown}\n");
+            members.push(json!({"name": path, "declaration": declaration, "value": value}));
+        }
         variables.push(json!({"name": global.name, "declaration": declaration, "section": section,
-            "bytes": global.size, "value": value.map(|value| value.to_string())}));
+            "bytes": global.size, "value": value.map(|value| value.to_string()), "members": members}));
     }
     let mut lacks: Vec<(String, String, u32)> = Vec::new();
     for program in &image.programs {

@@ -7,7 +7,7 @@
 use super::interbench::Frames;
 use super::loads::{self, Loads};
 use super::plan::Plan;
-use super::samples::Wakes;
+use super::samples::{Start, Wakes};
 use super::{Context, Row, common};
 use crate::args::bench::{Bench, BenchArgs};
 use crate::commands::live::under;
@@ -131,6 +131,10 @@ impl Live<'_> {
             let mut wakes = Wakes::new(&never);
             feed(&mut wakes);
             (row.samples_ns, row.waker_error_ns) = (wakes.latencies_ns, wakes.waker_error_ns);
+        } else if self.args.bench == Bench::Hackbench {
+            let mut start = Start::new(&never);
+            feed(&mut start);
+            row.duration_ns = start.time_since(row.duration_ns);
         }
         let tasks = MetricsCollector::of_recording(&recording).tasks;
         let load = tasks.iter().filter(|task| !task.target && task.name != "woken");

@@ -15,6 +15,7 @@ mod simulated;
 mod tables;
 
 pub use loads::run as load;
+pub use plan::is_parameter;
 
 use super::{Context, common};
 use crate::args::bench::{Bench, BenchArgs};

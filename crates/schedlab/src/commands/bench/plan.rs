@@ -36,14 +36,9 @@ fn usual(bench: Bench) -> &'static [&'static str] {
 impl Plan {
     /// Of the command line.
     pub fn new(args: &BenchArgs) -> Plan {
-        let name = args.bench.name();
-        let builtin = BUILTINS.iter().find(|builtin| builtin.name == name);
-        let builtin = builtin.expect("every benchmark is a built-in workload");
-        let is_parameter = |set: &String| {
-            let key = set.split('=').next().unwrap_or_default();
-            builtin.parameters.iter().any(|(name, ..)| *name == key)
-        };
-        let (given, knobs): (Vec<String>, Vec<String>) = args.set.iter().cloned().partition(is_parameter);
+        let builtin = workload(args.bench);
+        let (given, knobs): (Vec<String>, Vec<String>) =
+            args.set.iter().cloned().partition(|set| is_parameter(args.bench, set));
         let own = if args.quick { quick(args.bench) } else { usual(args.bench) };
         let parameters: Vec<String> = own.iter().map(|set| (*set).to_owned()).chain(given).collect();
         let parts = parts(args.bench, &parameters);
@@ -57,6 +52,17 @@ impl Plan {
         let given = self.parameters.iter().rev().find_map(|set| of(set));
         given.unwrap_or_else(|| default.map_or("", |(_, value, _)| value).to_owned())
     }
+}
+
+fn workload(bench: Bench) -> &'static Builtin {
+    let named = BUILTINS.iter().find(|builtin| builtin.name == bench.name());
+    named.expect("every benchmark is a built-in workload")
+}
+
+/// Whether a `NAME=VALUE` is the benchmark's own and not one of schedulers.
+pub fn is_parameter(bench: Bench, set: &str) -> bool {
+    let key = set.split('=').next().unwrap_or_default();
+    workload(bench).parameters.iter().any(|(name, ..)| *name == key)
 }
 
 /// The parts of a benchmark, as names and workloads. Of a parameter that is given twice the last counts.

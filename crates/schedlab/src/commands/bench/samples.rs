@@ -1,8 +1,9 @@
 //! Takes the samples of a benchmark from the events of its run, simulated or recorded.
 
-use schedlab_model::event::{Event, EventKind, EventSink};
+use schedlab_model::event::{Context, Event, EventKind, EventSink};
 use schedlab_model::recording::TaskInfo;
 use schedlab_model::{Nanos, TaskId};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What `wakeup` measures, as its events come. A run ends when `interrupted` is raised.
@@ -70,6 +71,55 @@ impl EventSink for Wakes<'_> {
                 self.waker_error_ns.extend(self.due.take().map(|due| (event.time - due).0));
             }
             _ => {}
+        }
+    }
+}
+
+/// When hackbench lets its workers go, from where it counts its time: forks come before. These are the last wake-ups of
+/// workers that the parent makes. A run ends when `interrupted` is raised.
+pub struct Start<'a> {
+    parent: Option<TaskId>,
+    workers: BTreeSet<TaskId>,
+    interrupted: &'a AtomicBool,
+    /// That time; `None` while nobody has gone.
+    pub at: Option<Nanos>,
+}
+
+impl Start<'_> {
+    /// Nothing has happened yet.
+    pub fn new(interrupted: &AtomicBool) -> Start<'_> {
+        Start { parent: None, workers: BTreeSet::new(), interrupted, at: None }
+    }
+
+    /// What of so long a run, in ns, lies behind it.
+    pub fn time_since(&self, run: u64) -> u64 {
+        run - self.at.map_or(0, |at| at.0.min(run))
+    }
+}
+
+impl EventSink for Start<'_> {
+    fn wants_detail(&self) -> bool {
+        false
+    }
+
+    fn has_enough(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn task(&mut self, id: TaskId, info: &TaskInfo) {
+        if info.name == "hackbench" {
+            self.parent = Some(id);
+        } else if info.name.starts_with("sender") || info.name.starts_with("receiver") {
+            self.workers.insert(id);
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        if let EventKind::Waking { waker, context: Context::Task, wakee, .. } = event.kind
+            && Some(waker) == self.parent
+            && self.workers.contains(&wakee)
+        {
+            self.at = Some(event.time);
         }
     }
 }

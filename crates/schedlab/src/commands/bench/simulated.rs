@@ -2,9 +2,9 @@
 
 use super::interbench::Frames;
 use super::plan::Plan;
-use super::samples::Wakes;
+use super::samples::{Start, Wakes};
 use super::{Context, Row, common};
-use crate::args::bench::BenchArgs;
+use crate::args::bench::{Bench, BenchArgs};
 use crate::failure::Failure;
 use crate::progress;
 use crate::simulator::{SimulatedMachine, explain};
@@ -36,7 +36,15 @@ pub fn rows(
     let runs: Vec<(usize, &Candidate)> =
         (0..parts.len()).flat_map(|part| candidates.iter().map(move |candidate| (part, candidate))).collect();
     let bar = progress::bar(context.quiet, runs.len() as u64, args.bench.name());
-    let work = Work { machine: &machine, parts, runs: &runs, seed: args.seed, interrupted, after_each };
+    let work = Work {
+        machine: &machine,
+        parts,
+        runs: &runs,
+        bench: args.bench,
+        seed: args.seed,
+        interrupted,
+        after_each,
+    };
     let made = work.all(machine.jobs(), || bar.inc(1));
     bar.finish_and_clear();
     made
@@ -46,6 +54,7 @@ struct Work<'a> {
     machine: &'a SimulatedMachine,
     parts: &'a [(String, String)],
     runs: &'a [(usize, &'a Candidate)],
+    bench: Bench,
     seed: u64,
     interrupted: &'a AtomicBool,
     after_each: &'a (dyn Fn(&[Row]) -> Result<(), Failure> + Sync),
@@ -100,17 +109,18 @@ impl Work<'_> {
     fn row(&self, part: usize, candidate: &Candidate) -> Result<Row, Failure> {
         let request = RunRequest { candidate, work: part, seed: self.seed, cost_seed: None };
         let part = &self.parts[part].0;
-        let mut wakes = Wakes::new(self.interrupted);
+        let (mut wakes, mut start) = (Wakes::new(self.interrupted), Start::new(self.interrupted));
         let mut frames = part.split_once('/').map(|(task, _)| Frames::of(task, self.interrupted));
         let made = match &mut frames {
             Some(frames) => self.machine.run_with(&request, frames),
+            None if self.bench == Bench::Hackbench => self.machine.run_with(&request, &mut start),
             None => self.machine.run_with(&request, &mut wakes),
         };
         let (outcome, result) = made.map_err(explain)?;
         let load = load(&result);
         let mut row = Row::of(part, outcome.obtained);
         candidate.name.clone_into(&mut row.scheduler);
-        row.duration_ns = result.report.simulated.0;
+        row.duration_ns = start.time_since(result.report.simulated.0);
         // interbench lasts as long as it is told to, which is no cut.
         row.cut = outcome.cut && (frames.is_none() || self.interrupted.load(Ordering::Relaxed));
         row.ended = outcome.scheduler_exit.map(|exit| format!("{}: {}", exit.reason, exit.message));
