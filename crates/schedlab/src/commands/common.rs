@@ -292,8 +292,18 @@ fn check_knobs(candidate: &Candidate) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads set-up files.
-pub fn setups(paths: &[PathBuf]) -> Result<Vec<SetupFile>, Failure> {
+/// Whether the scheduler is an object, of the library or anybody's.
+pub fn is_object(candidate: &Candidate) -> bool {
+    matches!(candidate.scheduler, SchedulerChoice::Object(_))
+}
+
+/// Reads set-up files, which are for nothing without an object among the schedulers.
+pub fn setups(paths: &[PathBuf], with_object: bool) -> Result<Vec<SetupFile>, Failure> {
+    if !paths.is_empty() && !with_object {
+        return Err(Failure::BadInput(anyhow!(
+            "--setup is for an object, and no scheduler here is one: name it with --scheduler ./my.bpf.o"
+        )));
+    }
     let read = |path: &PathBuf| SetupFile::read(path).map_err(Failure::BadInput);
     paths.iter().map(read).collect()
 }

@@ -174,7 +174,7 @@ fn compare_prepared(
     let Prepared { pieces, recordings, works, notes } = prepared;
     let mut machine =
         SimulatedMachine::new(pieces, args.run.jobs, args.run.duration, Arc::clone(interrupted))
-            .with_setups(common::setups(&args.setup)?);
+            .with_setups(common::setups(&args.setup, candidates.iter().any(common::is_object))?);
     for candidate in &candidates {
         machine.prepare(candidate)?;
     }
