@@ -33,7 +33,14 @@ pub fn check_machine(workload: &Workload) -> Result<(), Error> {
 /// Refuses tasks that have no live form. `cpus` are those that tasks may use here; `limited` is whether the play is cut.
 pub fn check_tasks(workload: &Workload, limited: bool, cpus: &CpuSet) -> Result<(), Error> {
     check_channels(workload)?;
-    workload.tasks.iter().try_for_each(|spec| check_task(workload, spec, limited, cpus))
+    workload.tasks.iter().try_for_each(|spec| check_task(workload, spec, limited))?;
+    match workload.misplaced(cpus) {
+        Some(stray) => Err(Error::NotPlayable {
+            what: stray.to_string(),
+            why: format!("none of the CPUs {} can be used here, only {cpus}", stray.affinity),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// A pipe cannot begin with more than it holds: the model's channel can.
@@ -54,13 +61,13 @@ fn check_channels(workload: &Workload) -> Result<(), Error> {
 /// The least a pipe holds: a page.
 const PIPE_BYTES_MIN: u64 = 4096;
 
-fn check_task(workload: &Workload, spec: &TaskSpec, limited: bool, cpus: &CpuSet) -> Result<(), Error> {
-    check_attributes(&spec.name, "its attributes", &spec.attributes, cpus)?;
+fn check_task(workload: &Workload, spec: &TaskSpec, limited: bool) -> Result<(), Error> {
+    check_attributes(&spec.name, "its attributes", &spec.attributes)?;
     let ops = &workload.programs[spec.program.0 as usize].ops;
     for (number, op) in ops.iter().enumerate() {
         let place = format!("task '{}', step {} ({})", spec.name, number + 1, name(op));
         match op {
-            Op::SetAttributes(attributes) => check_attributes(&spec.name, &place, attributes, cpus)?,
+            Op::SetAttributes(attributes) => check_attributes(&spec.name, &place, attributes)?,
             Op::LoopStart { count: 0 } if spec.target && !limited => {
                 return Err(Error::NotPlayable {
                     what: place,
@@ -81,21 +88,13 @@ fn check_task(workload: &Workload, spec: &TaskSpec, limited: bool, cpus: &CpuSet
     Ok(())
 }
 
-fn check_attributes(
-    task: &str,
-    place: &str,
-    attributes: &TaskAttributes,
-    cpus: &CpuSet,
-) -> Result<(), Error> {
+fn check_attributes(task: &str, place: &str, attributes: &TaskAttributes) -> Result<(), Error> {
     let refused = |why: String| Err(Error::NotPlayable { what: format!("task '{task}', {place}"), why });
     if !attributes.cgroup.is_empty() && attributes.cgroup != "/" {
         return refused(format!("the player moves no task to a control group ({})", attributes.cgroup));
     }
     if attributes.policy == Policy::Deadline {
         return refused("SCHED_DEADLINE is not part of the model".to_owned());
-    }
-    if attributes.affinity.and(cpus).is_empty() {
-        return refused(format!("none of the CPUs {} can be used here, only {cpus}", attributes.affinity));
     }
     Ok(())
 }

@@ -14,10 +14,12 @@ mod limits;
 mod programs;
 pub mod rtapp;
 
+use crate::cpu_set::CpuSet;
 use crate::ids::{ChannelId, CpuId};
 use crate::policy::{Nice, TaskAttributes};
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// An amount of time, fixed or drawn anew each time from the task's own seeded stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -401,6 +403,48 @@ impl Workload {
             Op::SetAttributes(attributes) => Some(attributes.nice),
             _ => None,
         }))
+    }
+
+    /// The first affinity mask without any of these CPUs, of a task at its start or of one of its steps: Linux refuses
+    /// it (`sched_setaffinity(2)`, `EINVAL`). A mask that lies on them in part is cut.
+    pub fn misplaced(&self, cpus: &CpuSet) -> Option<Misplaced<'_>> {
+        self.tasks.iter().find_map(|spec| {
+            let stray = |attributes: &TaskAttributes| attributes.affinity.and(cpus).is_empty();
+            let at = |step, attributes: &TaskAttributes| Misplaced {
+                task: &spec.name,
+                step,
+                affinity: attributes.affinity,
+            };
+            if stray(&spec.attributes) {
+                return Some(at(None, &spec.attributes));
+            }
+            let mut ops = self.programs[spec.program.0 as usize].ops.iter().enumerate();
+            ops.find_map(|(step, op)| match op {
+                Op::SetAttributes(attributes) if stray(attributes) => Some(at(Some(step), attributes)),
+                _ => None,
+            })
+        })
+    }
+}
+
+/// An affinity mask that lies outside of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misplaced<'a> {
+    /// Name of the task.
+    pub task: &'a str,
+    /// Index of the step that sets it; `None` is the task's own from its start on.
+    pub step: Option<usize>,
+    /// The mask.
+    pub affinity: CpuSet,
+}
+
+/// Where it is: task and step, counted from 1.
+impl fmt::Display for Misplaced<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            None => write!(f, "task '{}', its attributes", self.task),
+            Some(step) => write!(f, "task '{}', step {} (set)", self.task, step + 1),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::inputs::{machines, schedulers};
 use crate::output::write_file;
 use crate::setup::{Scope, SetupFile, evaluate};
 use crate::simulator::Piece;
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use schedlab_bpf::image::ObjectImage;
 use schedlab_bpf::object::knobs::KnobError;
 use schedlab_control::candidates::{check_nice, parse_setting, requirements};
@@ -54,7 +54,9 @@ pub fn prepare(
     for name in names {
         match work::load(name)? {
             Work::Workload(workload) => {
-                add_workload(&mut prepared, name, *workload, machines::resolve(choice, None)?);
+                let machine = machines::resolve(choice, None)?;
+                check_cpus(&workload, &machine).with_context(|| name.clone())?;
+                add_workload(&mut prepared, name, *workload, machine);
             }
             Work::Recording(recording) => {
                 add_recording(&mut prepared, name, *recording, choice, allow_drops, blocks)?;
@@ -62,6 +64,18 @@ pub fn prepare(
         }
     }
     Ok(prepared)
+}
+
+/// Tasks pinned beside the machine are refused, as by Linux. Recordings are not asked: on a smaller machine than theirs
+/// such tasks run anywhere.
+fn check_cpus(workload: &Workload, machine: &MachineDescription) -> anyhow::Result<()> {
+    let cpus = machine.topology.all();
+    let Some(stray) = workload.misplaced(&cpus) else { return Ok(()) };
+    let (count, affinity) = (machine.topology.cpu_count(), stray.affinity);
+    bail!(
+        "{stray}: none of the CPUs {affinity} is on the machine, which has {count} ({cpus}): give it more with --cpus \
+         or --machine, or the task others"
+    )
 }
 
 fn add_workload(prepared: &mut Prepared, name: &str, workload: Workload, machine: MachineDescription) {

@@ -20,14 +20,18 @@ const KINDS: &[&str] = &[
     "resume", "memrun", "mem", "iorun", "yield", "barrier", "fork", "sem_post", "sem_wait",
 ];
 
+/// Events of rt-app that are refused: what memory and devices cost is not modelled.
+const REFUSED: &[&str] = &["memrun", "mem", "iorun"];
+
 /// Which event a key is, if it is one.
 pub(super) fn kind(key: &str) -> Option<&'static str> {
     KINDS.iter().copied().find(|kind| key.starts_with(kind))
 }
 
-/// All events, for messages.
+/// All events that are read, for messages.
 pub(super) fn kinds() -> String {
-    KINDS.join(", ")
+    let read = KINDS.iter().copied().filter(|kind| !REFUSED.contains(kind));
+    read.collect::<Vec<_>>().join(", ")
 }
 
 /// What events of all tasks name.
@@ -127,7 +131,7 @@ impl Events<'_> {
                 let channel = self.resources.semaphore(self.builder, event.text()?);
                 ops.push(Op::Take { channel, timeout: None });
             }
-            kind @ ("mem" | "memrun" | "iorun") => {
+            kind if REFUSED.contains(&kind) => {
                 let what = format!("{kind} is not supported: what memory and devices cost is not modelled");
                 return Err(event.error(format!("{what}; write a run of the time it takes")));
             }

@@ -145,6 +145,20 @@ fn runtime_is_elapsed_time_and_dl_runtime_a_slice() {
 }
 
 #[test]
+fn only_what_is_read_is_called_supported() {
+    let error = parse("bad", "{\"tasks\":{\"a\":{\"phases\":{\"p\":{\"jump\":1}}}}}")
+        .expect_err("no such key")
+        .to_string();
+    let (_, listed) = error.split_once("the events ").expect("a list");
+    for event in listed.split(", ") {
+        let text = format!("{{\"tasks\":{{\"a\":{{\"{event}\":\"a\"}}}}}}");
+        let refused = parse("listed", &text).err().map_or(String::new(), |error| error.to_string());
+        assert!(!refused.contains("not supported"), "{event}: {refused}");
+    }
+    assert!(listed.contains("sem_wait") && !listed.contains("mem"), "{listed}");
+}
+
+#[test]
 fn what_is_not_supported_is_an_error_with_its_line() {
     let check = |text: &str, expected: &str| {
         let error = parse("bad", text).expect_err(text).to_string();
