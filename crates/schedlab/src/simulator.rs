@@ -180,8 +180,9 @@ impl SimulatedMachine {
         let facts = Facts::new(topology);
         let (steps, note) = match &setup {
             Some(setup) => {
-                let steps = setup.apply(&mut image, &facts, &kernel_btf(kernel))?;
-                (steps, Some(format!("{name} is set up by {}", setup.path().display())))
+                let applied = setup.apply(&mut image, &facts, &kernel_btf(kernel))?;
+                let without = without(&applied.left_out, kernel);
+                (applied.steps, Some(format!("{name} is set up by {}{without}", setup.path().display())))
             }
             None if schedulers::library().contains(&name) => (None, None),
             None => from_library(&mut image, &facts, kernel),
@@ -337,21 +338,32 @@ fn from_library(
     facts: &Facts,
     kernel: KernelVersion,
 ) -> (Option<Arc<dyn SetUp>>, Option<String>) {
-    let Some(setup) = ops_name(image).and_then(|name| SetupFile::of_library(&name)) else {
-        return (None, None);
-    };
-    let (object, mut prepared) = (image.name.clone(), image.clone());
-    match setup.apply(&mut prepared, facts, &kernel_btf(kernel)) {
-        Ok(steps) => {
-            *image = prepared;
-            let own = format!("{object} is set up by the library's own {}", setup.path().display());
-            (steps, Some(own))
+    let object = image.name.clone();
+    let mut misfit = None;
+    for setup in SetupFile::all_of_library(&ops_name(image).unwrap_or_default()) {
+        let mut prepared = image.clone();
+        match setup.apply(&mut prepared, facts, &kernel_btf(kernel)) {
+            Ok(applied) => {
+                *image = prepared;
+                let (path, without) = (setup.path().display(), without(&applied.left_out, kernel));
+                let own = format!("{object} is set up by the library's own {path}{without}");
+                return (applied.steps, Some(own));
+            }
+            // That of the newest version is told.
+            Err(error) => misfit = misfit.or(Some(error)),
         }
-        Err(error) => {
-            let note =
-                format!("{object} runs as a bare object: the library's set-up does not fit it: {error}");
-            (None, Some(note))
-        }
+    }
+    let note = misfit.map(|error| {
+        format!("{object} runs as a bare object: the library's set-up does not fit it: {error}")
+    });
+    (None, note)
+}
+
+/// The end of a note for flags that the kernel lacks.
+fn without(left_out: &[String], kernel: KernelVersion) -> String {
+    match left_out {
+        [] => String::new(),
+        flags => format!(", without what Linux {kernel} does not have: {}", flags.join(", ")),
     }
 }
 

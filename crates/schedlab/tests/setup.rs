@@ -84,6 +84,32 @@ fn mistakes_in_a_set_up_file_are_told_with_their_line() {
 }
 
 #[test]
+fn a_member_that_a_program_does_not_take_is_told_with_its_own_line() {
+    let directory = scratch("setup-member");
+    let object = object(&directory);
+    let (wrong, right) = ("node_idd = \"node\"", "node = \"node\"");
+    assert!(SETUP.contains(right), "{right}");
+    let text = SETUP.replacen(right, wrong, 1);
+    let line = text[..text.find(wrong).expect("put there")].matches('\n').count() + 1;
+    let setup = file(&directory, "wrong.toml", &text);
+    let says = format!("wrong.toml:{line}: ");
+    simulate(&object, &["--setup", &setup]).refused(2, &[&says, "has no member `node_idd`"]);
+}
+
+#[test]
+fn flags_that_a_kernel_lacks_are_left_out_as_user_halves_do() {
+    let directory = scratch("setup-flags");
+    let object = object(&directory);
+    let asked = "[ops]\nflags = \"SCX_OPS_ALWAYS_ENQ_IMMED\"\n";
+    let setup = file(&directory, "flags.toml", SETUP.replacen("[ops]\n", asked, 1));
+    let words = ["simulate", WORDS[0], "--cpus", "4", "-s", &object, "--setup", &setup, "--kernel"];
+    let said = |kernel: &str| run(&[&words[..], &[kernel]].concat()).done().out;
+    let old = said("6.18");
+    assert!(old.contains("without what Linux 6.18 does not have: SCX_OPS_ALWAYS_ENQ_IMMED"), "{old}");
+    assert!(!said("7.2").contains("does not have"));
+}
+
+#[test]
 fn any_variable_can_be_set_by_name() {
     let directory = scratch("set");
     let object = object(&directory);

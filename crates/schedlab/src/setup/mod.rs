@@ -2,11 +2,12 @@
 //!
 //! `[globals]`, `[[global]]`, `[maps]` and `[ops]` change the image before it is compiled, as a user half does
 //! between opening and loading; `[[step]]` fills maps and runs `SEC("syscall")` programs in every instance
-//! before `ops.init()`. docs/set-up-files.md describes the format. Not here: steps (`steps`), numbers
+//! before `ops.init()`. docs/set-up-files.md describes the format. Not here: flags (`ops`), steps (`steps`), numbers
 //! (`expression`), typed values (`value`), facts of the machine (`facts`).
 
 mod expression;
 mod facts;
+mod ops;
 mod steps;
 mod value;
 
@@ -71,6 +72,14 @@ struct MapText {
     inner: Option<Value>,
 }
 
+/// What a set-up file made of an image.
+pub struct Applied {
+    /// What is to be done once it is loaded.
+    pub steps: Option<Arc<dyn SetUp>>,
+    /// Flags of `struct sched_ext_ops` that the kernel does not have.
+    pub left_out: Vec<String>,
+}
+
 /// A set-up file that was read.
 #[derive(Clone, Debug)]
 pub struct SetupFile {
@@ -96,7 +105,15 @@ impl SetupFile {
         Ok(SetupFile { path: path.to_owned(), source, file })
     }
 
-    /// The file of the library with this name, which is that of `struct sched_ext_ops`.
+    /// The files of the library for a scheduler, by the name in its `struct sched_ext_ops`: that of the newest version
+    /// is called so, those of others `NAME-VERSION`.
+    pub fn all_of_library(name: &str) -> impl Iterator<Item = SetupFile> {
+        let entries = library::SETUPS.iter().map(|(known, _)| *known);
+        let own = move |known: &&str| known.split('-').next() == Some(name);
+        entries.filter(own).filter_map(SetupFile::of_library)
+    }
+
+    /// The file of the library with this name.
     pub fn of_library(name: &str) -> Option<SetupFile> {
         let source = library::find(library::SETUPS, name)?;
         let file = toml::from_str(source).expect("tests read every file of the library");
@@ -126,12 +143,8 @@ impl SetupFile {
     ///
     /// # Errors
     /// What does not fit the object, with the file's line.
-    pub fn apply(
-        &self,
-        image: &mut ObjectImage,
-        facts: &Facts,
-        kernel: &Btf,
-    ) -> Result<Option<Arc<dyn SetUp>>> {
+    pub fn apply(&self, image: &mut ObjectImage, facts: &Facts, kernel: &Btf) -> Result<Applied> {
+        let mut left_out = Vec::new();
         for (name, value) in &self.file.resize {
             let scope = Scope { variables: facts.variables(), object: &image.btf.clone(), kernel };
             let length = value::plain(value.get_ref(), &scope).and_then(|length| {
@@ -165,15 +178,24 @@ impl SetupFile {
         }
         for (name, value) in &self.file.ops {
             let scope = Scope { variables: facts.variables(), object: &image.btf.clone(), kernel };
-            let changed = change_ops(image, name, value.get_ref(), &scope);
-            changed.map_err(|problem| self.at(value.span().start, problem))?;
+            let changed = ops::change(image, name, value.get_ref(), &scope);
+            left_out.extend(changed.map_err(|problem| self.at(value.span().start, problem))?);
         }
+        Ok(Applied { steps: self.steps(image, facts, kernel)?, left_out })
+    }
+
+    /// The steps, if there are any, checked against the image.
+    fn steps(&self, image: &ObjectImage, facts: &Facts, kernel: &Btf) -> Result<Option<Arc<dyn SetUp>>> {
         if self.file.step.is_empty() {
             return Ok(None);
         }
-        let steps = self.file.step.iter().map(|step| (self.place(step.span().start), step.get_ref().clone()));
-        let steps = Steps::new(steps.collect(), image, facts, kernel).map_err(|problem| anyhow!(problem))?;
-        Ok(Some(Arc::new(steps)))
+        let steps = &self.file.step;
+        for step in steps {
+            let fits = steps::check(step.get_ref(), step.span().start, image);
+            fits.map_err(|(byte, problem)| self.at(byte, problem))?;
+        }
+        let steps = steps.iter().map(|step| (self.place(step.span().start), step.get_ref().clone()));
+        Ok(Some(Arc::new(Steps::new(steps.collect(), image, facts, kernel))))
     }
 
     /// `FILE:LINE` of a byte of the file.
@@ -256,24 +278,6 @@ fn change_map(image: &mut ObjectImage, name: &str, text: &MapText, scope: &Scope
         && !image.fill_inner(index, size(slots)?)
     {
         return Err(format!("`{name}` is no map of maps with a definition of its inner maps"));
-    }
-    Ok(())
-}
-
-/// Sets a data member of every `struct sched_ext_ops`.
-fn change_ops(image: &mut ObjectImage, name: &str, value: &Value, scope: &Scope<'_>) -> Result<(), String> {
-    let types = scope.object;
-    let ops_type = types.find_struct("sched_ext_ops").ok_or("the object has no struct sched_ext_ops")?;
-    let member = types.member(ops_type, name).ok_or_else(|| {
-        let known = types.members(ops_type).iter().map(|member| types.string(member.name_offset));
-        let near = schedlab_bpf::object::knobs::nearest(name, known);
-        format!("struct sched_ext_ops has no member `{name}`{near}")
-    })?;
-    let mut bytes = vec![0; types.size_of(member.type_id).unwrap_or(0) as usize];
-    value::encode(value, member.type_id, &mut bytes, scope)?;
-    for ops in image.struct_ops.iter_mut().filter(|ops| ops.type_name == "sched_ext_ops") {
-        ops.scalars.retain(|(known, _)| known != name);
-        ops.scalars.push((name.to_owned(), bytes.clone()));
     }
     Ok(())
 }

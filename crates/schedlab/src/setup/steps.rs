@@ -13,7 +13,7 @@ use schedlab_bpf::object::knobs::nearest;
 use schedlab_sim::ext::{SetUp, UserHalf};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value};
 
 /// A step as it is written.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -29,7 +29,7 @@ pub(super) struct StepText {
     /// A program to run.
     run: Option<String>,
     /// Members of the context it gets.
-    with: Table,
+    with: BTreeMap<String, Spanned<Value>>,
     /// Members to keep after it: variable to member.
     keep: BTreeMap<String, String>,
     /// What it must return; 0 unless said.
@@ -73,17 +73,14 @@ pub(super) struct Steps {
 type Variables = BTreeMap<String, i128>;
 
 impl Steps {
-    /// Checks that what the steps name exists.
+    /// Steps with their places, which [`check`] has seen.
     pub(super) fn new(
         steps: Vec<(String, StepText)>,
         image: &ObjectImage,
         facts: &Facts,
         kernel: &Btf,
-    ) -> Result<Steps, String> {
-        for (place, step) in &steps {
-            check(step, image).map_err(|problem| format!("{place}: {problem}"))?;
-        }
-        Ok(Steps { steps, image: image.clone(), facts: facts.clone(), kernel: kernel.clone() })
+    ) -> Steps {
+        Steps { steps, image: image.clone(), facts: facts.clone(), kernel: kernel.clone() }
     }
 
     fn step(&self, step: &StepText, outer: &Variables, user: &mut UserHalf<'_>) -> Result<Variables, String> {
@@ -189,7 +186,8 @@ impl Steps {
         let size = context_type.and_then(|id| self.image.btf.size_of(id)).unwrap_or(0);
         let mut context = vec![0; (size as usize).max(8)];
         if let (Some(id), false) = (context_type, step.with.is_empty()) {
-            encode(&Value::Table(step.with.clone()), id, &mut context, scope)
+            let members = step.with.iter().map(|(name, value)| (name.clone(), value.get_ref().clone()));
+            encode(&Value::Table(members.collect::<Table>()), id, &mut context, scope)
                 .map_err(|problem| format!("{name}: with: {problem}"))?;
         }
         let returned = user.run(index, &mut context)?;
@@ -308,8 +306,17 @@ fn poke(address: &str, words: &Value, scope: &Scope<'_>, user: &mut UserHalf<'_>
     Ok(())
 }
 
-/// What a step names exists, and it does something.
-fn check(step: &StepText, image: &ObjectImage) -> Result<(), String> {
+/// A mistake and the byte of the file where it is.
+type Mistake = (usize, String);
+
+/// What a step names exists, and it does something. `at` is where it begins.
+pub(super) fn check(step: &StepText, at: usize, image: &ObjectImage) -> Result<(), Mistake> {
+    check_names(step, image).map_err(|problem| (at, problem))?;
+    check_members(step, image)?;
+    step.inner.iter().try_for_each(|inner| check(inner, at, image))
+}
+
+fn check_names(step: &StepText, image: &ObjectImage) -> Result<(), String> {
     let actions = [&step.run, &step.update, &step.set, &step.poke, &step.send];
     match actions.iter().filter(|action| action.is_some()).count() {
         0 if step.inner.is_empty() => {
@@ -327,7 +334,23 @@ fn check(step: &StepText, image: &ObjectImage) -> Result<(), String> {
     if step.inner.iter().any(|inner| inner.after.is_some()) {
         return Err("`after` belongs to the step that has `do`, not into it".to_owned());
     }
-    step.inner.iter().try_for_each(|inner| check(inner, image))
+    Ok(())
+}
+
+/// What is given to a program are members of its context.
+fn check_members(step: &StepText, image: &ObjectImage) -> Result<(), Mistake> {
+    let program = step.run.as_deref().map(|program| program.trim_end_matches('?'));
+    let Some((program, context)) = program.and_then(|program| Some((program, context_type(image, program)?)))
+    else {
+        return Ok(());
+    };
+    let types = &image.btf;
+    let stray = step.with.iter().find(|(name, _)| types.member(context, name).is_none());
+    let Some((name, value)) = stray else { return Ok(()) };
+    let known = types.members(context).iter().map(|member| types.string(member.name_offset));
+    let near = nearest(name, known);
+    let problem = format!("{program}: with: {} has no member `{name}`{near}", types.c_type(context));
+    Err((value.span().start, problem))
 }
 
 /// A name without the `?` that lets it be absent; `None` if it has one and is absent.
