@@ -165,6 +165,30 @@ fn workloads_that_cannot_run() {
 }
 
 #[test]
+fn tasks_pinned_beside_the_machine() {
+    let directory = scratch("pinned");
+    let toml = |cpus: &str| {
+        let steps = format!("{{ run = \"1ms\" }}, {{ set = {{ cpus = \"{cpus}\" }} }}, {{ run = \"1ms\" }}");
+        format!("name = \"x\"\n[[task]]\nname = \"a\"\nsteps = [{steps}]\n")
+    };
+    let json = "{\"tasks\": {\"w\": {\"cpus\": [9], \"loop\": 3, \"run\": 100, \"sleep\": 100}}}";
+    let graph = file(&directory, "graph.json", json);
+    let set = file(&directory, "set.toml", toml("7"));
+    let machine = ["none of the CPUs", "which has 4 (0-3)", "--cpus", "--machine"];
+    for command in ["simulate", "compare"] {
+        let refused = |path: &str, says: &[&str]| {
+            run(&[command, path, "--cpus", "4"]).refused(2, &[says, &machine].concat())
+        };
+        refused(&graph, &["graph.json", "task 'w', its attributes", "CPUs 9"]);
+        refused(&set, &["set.toml", "task 'a', step 2 (set)", "CPUs 7"]);
+    }
+    run(&["simulate", &graph, "--cpus", "10"]).done();
+    // A mask that lies on the machine in part is cut, as by Linux.
+    let wide = file(&directory, "wide.toml", toml("3-1023"));
+    run(&["simulate", &wide, "--cpus", "4"]).done();
+}
+
+#[test]
 fn a_deadlock_says_who_waits_for_whom() {
     let directory = scratch("deadlock");
     let task = |name: &str, first: &str, second: &str| {

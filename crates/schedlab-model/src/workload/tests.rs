@@ -2,6 +2,7 @@
 
 use super::file::parse;
 use super::{Amount, Op, change, file};
+use crate::cpu_set::CpuSet;
 use crate::ids::CpuId;
 use crate::time::Nanos;
 
@@ -185,4 +186,22 @@ scheduler = "none"
         let error = file::parse(&wrong).expect_err(said).to_string();
         assert!(error.contains(said), "{error}");
     }
+}
+
+#[test]
+fn masks_beside_the_machine_are_found_at_the_start_and_in_steps() {
+    let text = |own: &str, later: &str| {
+        format!(
+            "name = \"pinned\"\n[[task]]\nname = \"a\"\ncpus = \"{own}\"\nsteps = [\n\
+             {{ run = \"1ms\" }}, {{ set = {{ cpus = \"{later}\" }} }}, {{ run = \"1ms\" }} ]\n"
+        )
+    };
+    let cpus = CpuSet::first(4);
+    let found = |own: &str, later: &str| {
+        let workload = file::parse(&text(own, later)).expect("reads");
+        workload.misplaced(&cpus).map(|stray| format!("{stray}: {}", stray.affinity))
+    };
+    assert_eq!(found("3-9", "0-1023"), None, "what lies outside is cut");
+    assert_eq!(found("7", "0").as_deref(), Some("task 'a', its attributes: 7"));
+    assert_eq!(found("0", "4-5").as_deref(), Some("task 'a', step 2 (set): 4-5"));
 }

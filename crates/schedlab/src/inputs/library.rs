@@ -24,7 +24,8 @@ pub const MACHINES: &[Entry] = &[
     ("paper-vm-timers", include_str!("../../../../machines/paper-vm-timers.toml")),
 ];
 
-/// Set-up files (setups/*.setup.toml) for schedulers of others, by the name in their `struct sched_ext_ops`.
+/// Set-up files (setups/*.setup.toml) for schedulers of others, by the name in their `struct sched_ext_ops`; those of
+/// older versions, where one file cannot serve both, after them as `NAME-VERSION`.
 pub const SETUPS: &[Entry] = &[
     ("beerland", include_str!("../../../../setups/beerland.setup.toml")),
     ("bpfland", include_str!("../../../../setups/bpfland.setup.toml")),
@@ -35,7 +36,9 @@ pub const SETUPS: &[Entry] = &[
     ("flatcg", include_str!("../../../../setups/flatcg.setup.toml")),
     ("forge", include_str!("../../../../setups/forge.setup.toml")),
     ("lavd", include_str!("../../../../setups/lavd.setup.toml")),
+    ("lavd-1.0.17", include_str!("../../../../setups/lavd-1.0.17.setup.toml")),
     ("layered", include_str!("../../../../setups/layered.setup.toml")),
+    ("layered-1.0.17", include_str!("../../../../setups/layered-1.0.17.setup.toml")),
     ("nest", include_str!("../../../../setups/nest.setup.toml")),
     ("p2dq", include_str!("../../../../setups/p2dq.setup.toml")),
     ("pair", include_str!("../../../../setups/pair.setup.toml")),
@@ -72,6 +75,17 @@ mod tests {
                 .to_owned()
         };
         entries.map(name).collect()
+    }
+
+    #[test]
+    fn the_newest_version_of_a_scheduler_is_tried_first() {
+        let paths = |name: &str| {
+            let found = crate::setup::SetupFile::all_of_library(name);
+            found.map(|setup| setup.path().display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(paths("lavd"), ["setups/lavd.setup.toml", "setups/lavd-1.0.17.setup.toml"]);
+        assert_eq!(paths("p2dq"), ["setups/p2dq.setup.toml"]);
+        assert!(paths("lav").is_empty() && paths("").is_empty());
     }
 
     #[test]
