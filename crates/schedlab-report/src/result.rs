@@ -118,7 +118,8 @@ impl Environment {
         let used = |sets: &[schedlab_model::cpu_set::CpuSet]| {
             sets.iter().filter(|set| !set.is_empty()).count() as u32
         };
-        let mut cores: Vec<u32> = machine.topology.cpus().iter().map(|cpu| cpu.core).collect();
+        let online = machine.topology.all();
+        let mut cores: Vec<u32> = online.iter().map(|cpu| machine.topology.cpu(cpu).core).collect();
         cores.sort_unstable();
         cores.dedup();
         let origins = machine.costs.all().map(|cost| cost.origin);
@@ -128,7 +129,7 @@ impl Environment {
             kernel: machine.kernel.to_string(),
             hz: machine.hz,
             preemption: format!("{:?}", machine.preemption).to_lowercase(),
-            cpus: machine.topology.cpu_count() as u32,
+            cpus: online.len() as u32,
             cores: cores.len() as u32,
             caches: used(machine.topology.llcs()),
             nodes: used(machine.topology.nodes()),

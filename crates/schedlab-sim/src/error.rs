@@ -1,6 +1,7 @@
 //! What can be wrong with a simulation's inputs, and a run that cannot end.
 
 use schedlab_model::Nanos;
+use schedlab_model::topology::cpus_text;
 
 /// A simulation that cannot be made or cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +70,7 @@ pub enum SimError {
     #[error("kernel {0} is not modelled: choose one from 5.7 to 7.2, e.g. 5.7, 6.1, 6.12, 6.18 or 7.2")]
     Kernel(String),
     /// An event of a CPU the machine does not have.
-    #[error("an event of the workload names cpu {cpu}, the machine has {cpus} CPUs: choose a larger machine")]
+    #[error("an event of the workload names cpu {cpu}, the machine has {}: choose a larger machine", cpus_text(*cpus))]
     NoCpu {
         /// The CPU.
         cpu: u32,
@@ -77,16 +78,25 @@ pub enum SimError {
         cpus: usize,
     },
     /// No CPU is left.
-    #[error("all of the machine's {cpus} CPUs are offline at the start: leave one online")]
+    #[error("of the machine's {} none is online at the start: leave one online", cpus_text(*cpus))]
     AllOffline {
         /// How many there are.
         cpus: usize,
+    },
+    /// A CPU that the machine has offline is to come online.
+    #[error(
+        "an event of the workload brings cpu {cpu} online, which is not there: the machine's topology has it offline; \
+         take it out of `offline` there, and name it in the workload's"
+    )]
+    StaysOffline {
+        /// The CPU.
+        cpu: u32,
     },
     /// A sched_ext scheduler under a kernel without.
     #[error("kernel {0} has no sched_ext: choose 6.12 or newer, or the scheduler `fair`")]
     NoSchedExt(String),
     /// A task on a CPU the machine does not have.
-    #[error("task '{task}' starts on cpu {cpu}, the machine has {cpus} CPUs: choose a larger machine")]
+    #[error("task '{task}' starts on cpu {cpu}, the machine has {}: choose a larger machine", cpus_text(*cpus))]
     StartCpu {
         /// The task.
         task: String,

@@ -17,6 +17,7 @@ use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::outcome::{FailedForks, SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
 use schedlab_model::rng::Rng;
+use schedlab_model::topology::Topology;
 use schedlab_model::weights::WeightTable;
 use schedlab_model::workload::change::{CgroupSpec, Change, TimedChange};
 use schedlab_model::workload::{ChannelType, Workload};
@@ -65,7 +66,7 @@ impl Simulation {
         check(workload, &code, machine, version, &config)?;
         let weights = settings.weights.clone().unwrap_or_default();
         check_nice(workload, &settings, &weights)?;
-        let mut params = FairParams::new(version, machine.topology.cpu_count());
+        let mut params = FairParams::new(version, machine.topology.online_count());
         params.vcpu_pack_percent = u64::from(machine.vcpu_pack_percent);
         let (mut ext, ext_knobs) = set_up(scheduler, knobs, settings.weights.as_ref(), &mut params)?;
         let schedulers = Schedulers::new(&config, &ext_knobs)?;
@@ -190,7 +191,9 @@ impl Simulation {
 
     fn begin(&mut self) {
         let workload = Arc::clone(&self.work.workload);
-        workload.offline.iter().for_each(|cpu| drop(self.core.k.set_online(*cpu, false)));
+        let offline = self.core.k.domains.offline().iter().chain(workload.offline.iter().copied());
+        let offline: Vec<CpuId> = offline.collect();
+        offline.into_iter().for_each(|cpu| drop(self.core.k.set_online(cpu, false)));
         self.core.ext.start(&mut self.core.k, &workload);
         for spec in &workload.cgroups {
             crate::fair::group::set(&mut self.core.k, spec);
@@ -364,16 +367,17 @@ impl Simulation {
         if let Some(next) = device.arrivals.get(self.work.arrivals[index]) {
             self.core.k.arm(Slot::Device(index), next.time.0.max(self.core.k.now));
         }
-        self.core.k.this_cpu = device.cpu;
+        let cpu = self.core.k.online_or_first(device.cpu);
+        self.core.k.this_cpu = cpu;
         let cost = self.core.k.cost(CostKind::Interrupt);
-        self.core.interrupt(device.cpu, IrqSource::Device(index as u32), cost);
+        self.core.interrupt(cpu, IrqSource::Device(index as u32), cost);
         let channel = arrival.channel;
         let state = &mut self.work.channels[channel.index()];
         state.level += u64::from(arrival.amount);
         let takers = if state.kind == ChannelType::Tokens { arrival.amount } else { 1 };
         self.wake_takers(channel, takers, Context::HardIrq, false);
         self.drop_sender(channel, Context::HardIrq);
-        self.core.k.leave_kernel(device.cpu);
+        self.core.k.leave_kernel(cpu);
     }
 
     /// Books what is still running or waiting at the end.
@@ -510,9 +514,7 @@ fn check(
     if let Some(cpu) = workload.offline.iter().copied().chain(changed).find(|cpu| cpu.index() >= cpus) {
         return Err(SimError::NoCpu { cpu: cpu.0, cpus });
     }
-    if workload.offline.len() >= cpus {
-        return Err(SimError::AllOffline { cpus });
-    }
+    check_offline(workload, &machine.topology)?;
     for (name, cpu) in tasks.chain(devices) {
         if let Some(cpu) = cpu.filter(|cpu| cpu.index() >= cpus) {
             return Err(SimError::StartCpu { task: name.clone(), cpu: cpu.0, cpus });
@@ -526,6 +528,20 @@ fn check(
         return Err(SimError::Program { task: task.name.clone(), step: 0, reason });
     }
     Ok(())
+}
+
+/// A CPU is left, and none that the machine has offline is to come.
+fn check_offline(workload: &Workload, topology: &Topology) -> Result<(), SimError> {
+    let mut online = topology.all();
+    workload.offline.iter().for_each(|cpu| online.remove(*cpu));
+    if online.is_empty() {
+        return Err(SimError::AllOffline { cpus: topology.cpu_count() });
+    }
+    let comes = workload.changes.iter().find_map(|change| match change.change {
+        Change::Cpu { cpu, online: true } => Some(cpu).filter(|cpu| !topology.is_online(*cpu)),
+        _ => None,
+    });
+    comes.map_or(Ok(()), |cpu| Err(SimError::StaysOffline { cpu: cpu.0 }))
 }
 
 /// Knobs go to the kernel and, if there is one, to the scheduler from BPF: which is made, with its own.

@@ -35,6 +35,8 @@ fn one_cpu_no_shared_cache_and_offline_cpus() {
             ("caches_per_node = 6", 9, None),
             ("cores_per_cache = 4\nthreads_per_core = 2", 6, Some("1,5-7")),
             ("nodes = 2\ncores_per_cache = 2", 5, Some("2-3")),
+            ("cores_per_cache = 4\nthreads_per_core = 2\noffline = \"0,5-7\"", 6, None),
+            ("nodes = 2\ncores_per_cache = 2\noffline = \"0-1\"", 5, Some("3")),
         ] {
             let work = work(&directory, tasks, offline);
             simulate(&directory, topology, &work, scheduler);

@@ -254,7 +254,7 @@ fn others_permille(recording: &Recording) -> u64 {
     let running = of_others.flat_map(|(stretches, _)| stretches);
     let running = running.filter(|stretch| matches!(stretch.kind, StretchKind::Running { .. }));
     let used: u64 = running.map(|stretch| stretch.length().0).sum();
-    1_000 * used / (recording.duration.0 * recording.machine.topology.cpu_count() as u64).max(1)
+    1_000 * used / (recording.duration.0 * recording.machine.topology.online_count() as u64).max(1)
 }
 
 #[cfg(test)]

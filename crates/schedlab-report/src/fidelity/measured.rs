@@ -57,7 +57,7 @@ impl Numbers {
         let outside = metrics.tasks.iter().filter(|task| !task.target && !own.contains(&task.name));
         let used: u64 = outside.map(|task| task.cpu_time.0).sum();
         let used = used.saturating_sub(recording.provenance.recorder_cpu.0);
-        let machine = recording.duration.0 * recording.machine.topology.cpu_count() as u64;
+        let machine = recording.duration.0 * recording.machine.topology.online_count() as u64;
         Numbers {
             values,
             shares: shares(recording),

@@ -44,7 +44,7 @@ impl Simulation {
     /// A task of the workload starts at its time.
     pub(crate) fn start_task(&mut self, task: TaskId) {
         let spec = self.core.k.task(task).spec as usize;
-        let asked = self.work.workload.tasks[spec].start_cpu;
+        let asked = self.work.workload.tasks[spec].start_cpu.filter(|cpu| self.core.k.is_online(*cpu));
         let asked = self.ideal_cpu().or(asked);
         let sleeps = if asked.is_none() { self.sleeping_place(task) } else { None };
         let cpu = asked.or(sleeps).or_else(|| self.first_cpu(task)).unwrap_or(CpuId(0));

@@ -17,9 +17,9 @@ use super::task::Entity;
 use schedlab_bpf::exec::HOST_AREA;
 use schedlab_bpf::image::{ObjectImage, StructOpsImage};
 use schedlab_bpf::memory::Memory;
-use schedlab_model::CpuId;
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::change::{CgroupSettings, CgroupSpec};
+use schedlab_model::{CpuId, CpuSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -225,12 +225,13 @@ pub(crate) fn symbols(layout: &Layout) -> BTreeMap<String, u64> {
 
 fn new_rq(memory: &mut Memory, layout: &Layout, topology: &Topology, cpu: u32, idle_task: u64) -> Rq {
     let address = HOST_AREA + u64::from(cpu) * percpu_stride(layout);
-    let llc = topology.cpu(CpuId(cpu)).llc;
-    let sharing = topology.cpus().iter().filter(|other| other.llc == llc).count() as u32;
-    let first = topology.cpus().iter().position(|other| other.llc == llc).unwrap_or(0) as u32;
+    let llc = topology.llcs()[topology.cpu(CpuId(cpu)).llc as usize];
+    // `update_top_cache_domain` leaves a CPU without domains alone with itself.
+    let sharing = if topology.is_online(CpuId(cpu)) { llc } else { CpuSet::single(CpuId(cpu)) };
+    let first = sharing.first_cpu().map_or(cpu, |first| first.0);
     let [_, _, (_, id), (_, size)] = percpu_variables(layout);
     memory.write_u32(address + id, first);
-    memory.write_u32(address + size, sharing);
+    memory.write_u32(address + size, sharing.len() as u32);
     memory.write_u32(address + layout.rq.cpu, cpu);
     memory.write_u32(address + layout.rq.online, 1);
     memory.write_u64(address + layout.rq.curr, idle_task);

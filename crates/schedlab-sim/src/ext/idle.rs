@@ -40,18 +40,19 @@ pub(crate) struct Idle {
 impl Idle {
     /// `scx_idle_update_selcpu_topology`.
     pub(crate) fn set_topology(&mut self, topology: &Topology) {
-        let (all, first) = (topology.cpu_count(), topology.cpu(CpuId(0)));
+        let online = topology.all();
+        let (all, first) = (online.len(), topology.cpu(online.first_cpu().unwrap_or(CpuId(0))));
         let llc = topology.llcs()[first.llc as usize].len();
         self.topo_llc = llc > 1 && llc < all;
         let node = topology.nodes()[first.node as usize].len();
-        let mismatch = topology
-            .cpus()
+        let mismatch = online
             .iter()
+            .map(|cpu| topology.cpu(cpu))
             .any(|cpu| topology.llcs()[cpu.llc as usize].len() != topology.nodes()[cpu.node as usize].len());
         self.topo_numa = !self.per_node && node < all && mismatch;
         self.smt_active = topology.has_smt();
         let threads = |cpu| topology.siblings(CpuId(cpu)).iter().map(|cpu| cpu.0).collect();
-        self.siblings = (0..all as u32).map(threads).collect();
+        self.siblings = (0..topology.cpu_count() as u32).map(threads).collect();
     }
 
     /// Whether any CPU counts as idle.

@@ -185,7 +185,7 @@ impl Domains {
         let mut domains = Domains {
             capacities: topology.cpus().iter().map(|cpu| cpu.capacity).collect(),
             has_smt: topology.has_smt(),
-            asymmetric: topology.cpus().iter().any(|cpu| cpu.capacity != topology.cpus()[0].capacity),
+            asymmetric: is_asymmetric(topology),
             priorities: false,
             wide: false,
             topology: topology.clone(),
@@ -235,17 +235,21 @@ impl Domains {
     }
 
     /// Spans around a CPU: itself, core, cache, node, all. Of machines of a thousand CPUs there are as many, so they are
-    /// not searched one by one.
+    /// not searched one by one. A CPU that is offline is alone.
     fn nested_spans(&mut self, cpu: CpuId, known: &mut BTreeMap<CpuMask, usize>) -> [usize; 5] {
         let count = self.topology.cpu_count();
         let row = *self.topology.cpu(cpu);
-        let sets = [
-            CpuSet::single(cpu),
-            *self.topology.siblings(cpu),
-            self.topology.llcs()[row.llc as usize],
-            self.topology.nodes()[row.node as usize],
-            self.topology.all(),
-        ];
+        let sets = if self.topology.is_online(cpu) {
+            [
+                CpuSet::single(cpu),
+                *self.topology.siblings(cpu),
+                self.topology.llcs()[row.llc as usize],
+                self.topology.nodes()[row.node as usize],
+                self.topology.all(),
+            ]
+        } else {
+            [CpuSet::single(cpu); 5]
+        };
         sets.map(|set| {
             let mask = CpuMask::cut(&set, count);
             *known.entry(mask).or_insert_with_key(|mask| {
@@ -284,6 +288,11 @@ impl Domains {
             below = above;
         }
         built
+    }
+
+    /// CPUs that the machine has offline.
+    pub(crate) fn offline(&self) -> &CpuSet {
+        self.topology.offline()
     }
 
     /// Capacity of each CPU.
@@ -364,6 +373,14 @@ impl Domains {
     pub(crate) fn distance(&self, a: CpuId, b: CpuId) -> Distance {
         self.topology.distance(a, b)
     }
+}
+
+/// Whether CPUs that are online differ in capacity.
+fn is_asymmetric(topology: &Topology) -> bool {
+    let online = topology.all();
+    let mut capacities = online.iter().map(|cpu| topology.cpu(cpu).capacity);
+    let first = capacities.next();
+    capacities.any(|capacity| Some(capacity) != first)
 }
 
 #[cfg(test)]

@@ -309,6 +309,11 @@ impl Kernel {
         self.online.iter().next().expect("the last online CPU stays so")
     }
 
+    /// Where an interrupt for this CPU arrives (`irq_migrate_all_off_this_cpu`).
+    pub(crate) fn online_or_first(&self, cpu: CpuId) -> CpuId {
+        if self.is_online(cpu) { cpu } else { self.first_online() }
+    }
+
     /// A CPU goes on or offline: masks follow. Tasks that now run, or ran until now, where they did not ask to.
     pub(crate) fn set_online(&mut self, cpu: CpuId, online: bool) -> Vec<TaskId> {
         self.online.assign(cpu, online);

@@ -146,6 +146,6 @@ fn others_percent(recording: &Recording) -> f64 {
         used += running.map(|stretch| stretch.length().0).sum::<u64>();
     }
     let used = u64::saturating_sub(used, recording.provenance.recorder_cpu.0);
-    let machine = recording.duration.0 * recording.machine.topology.cpu_count() as u64;
+    let machine = recording.duration.0 * recording.machine.topology.online_count() as u64;
     100.0 * used as f64 / machine.max(1) as f64
 }

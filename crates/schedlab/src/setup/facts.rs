@@ -37,7 +37,7 @@ impl Facts {
         let topology = &self.topology;
         let cpus = topology.cpus();
         let cores = cpus.iter().map(|cpu| cpu.core).max().map_or(0, |last| last + 1);
-        let threads = (0..cpus.len() as u32).map(|cpu| topology.siblings(CpuId(cpu)).iter().count());
+        let threads = (0..cpus.len() as u32).map(|cpu| topology.siblings(CpuId(cpu)).len());
         let within = |count: &dyn Fn(u32) -> usize, of: usize| (0..of as u32).map(count).max().unwrap_or(0);
         let cores_of = |llc: u32| count_of(cpus.iter().filter(|cpu| cpu.llc == llc).map(|cpu| cpu.core));
         let llcs_of = |node: u32| count_of(cpus.iter().filter(|cpu| cpu.node == node).map(|cpu| cpu.llc));
@@ -61,11 +61,12 @@ impl Facts {
         let cores = topology.cpus().iter().map(|cpu| cpu.core).max().map_or(0, |last| last + 1);
         match each {
             None => vec![self.variables()],
-            Some(Each::Cpu) => (0..topology.cpu_count() as u32).map(|cpu| self.cpu(cpu)).collect(),
+            Some(Each::Cpu) => topology.all().iter().map(|cpu| self.cpu(cpu.0)).collect(),
             Some(Each::Core) => {
-                let cpu_of = |core| topology.cpus().iter().position(|cpu| cpu.core == core);
+                let online = topology.all();
+                let cpu_of = |core| online.iter().find(|cpu| topology.cpu(*cpu).core == core);
                 let cpus = (0..cores).filter_map(cpu_of);
-                cpus.map(|cpu| self.part(topology.siblings(CpuId(cpu as u32)), "core")).collect()
+                cpus.map(|cpu| self.part(topology.siblings(cpu), "core")).collect()
             }
             Some(Each::Llc) => topology.llcs().iter().map(|cpus| self.part(cpus, "llc")).collect(),
             Some(Each::Node) => topology.nodes().iter().map(|cpus| self.part(cpus, "node")).collect(),
