@@ -6,6 +6,7 @@ use crate::compare::{Comparison, GuardStatus, More, Overall, Row, Verdict};
 use crate::result::{ResultFile, RunRecord, TriageRecord, UsableHere};
 use crate::units;
 use schedlab_model::metric::Metric;
+use schedlab_model::topology::cpus_text;
 use unicode_width::UnicodeWidthStr;
 
 /// How to write.
@@ -58,7 +59,8 @@ fn head(result: &ResultFile) -> String {
     let machine = if environment.machine.is_empty() {
         String::new()
     } else {
-        format!(": {}, {} CPUs, kernel {}", environment.machine, environment.cpus, environment.kernel)
+        let cpus = cpus_text(environment.cpus as usize);
+        format!(": {}, {cpus}, kernel {}", environment.machine, environment.kernel)
     };
     out + &format!("Obtained   {}{machine}\n", result.obtained.words())
 }

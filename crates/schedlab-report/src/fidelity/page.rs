@@ -7,6 +7,7 @@ use super::judge::{self, Differential, LoadScore, PairScore, SHARE, Scored};
 use super::measured::{Measured, Source};
 use super::model_error::{self, ModelError, NO_EFFECT_MAX};
 use super::plan::Plan;
+use schedlab_model::topology::cpus_text;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -33,8 +34,8 @@ fn head(measured: &Measured) -> String {
          # Fidelity: how well the simulated kernel predicts the real one\n\n\
          Every load below ran on a live kernel and in the simulated one. Absolute numbers first; then ratios, on which\n\
          verdicts rest. `cargo xtask fidelity` measures all of it again and makes this page.\n\n\
-         Machine: {} CPUs, {}; Linux {}, HZ {}, preemption {}; {}.\n",
-        of.cpus,
+         Machine: {}, {}; Linux {}, HZ {}, preemption {}; {}.\n",
+        cpus_text(of.cpus as usize),
         described(&of.description),
         session.release,
         of.hz,

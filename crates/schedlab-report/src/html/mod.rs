@@ -18,6 +18,7 @@ use crate::result::{ResultFile, TimeKind, TriageRecord};
 use crate::text;
 use crate::timeline::Timeline;
 use crate::units;
+use schedlab_model::topology::cpus_text;
 
 const PAGE: &str = include_str!("../../templates/page.html");
 const STYLE: &str = include_str!("../../templates/page.css");
@@ -100,7 +101,8 @@ fn facts(result: &ResultFile, names: &[&str]) -> String {
     if let Some(comparison) = &result.comparison {
         facts.push(("Objective", comparison.quantity.clone()));
     }
-    facts.push(("Machine", format!("{}, {} CPUs", result.environment.machine, result.environment.cpus)));
+    let cpus = cpus_text(result.environment.cpus as usize);
+    facts.push(("Machine", format!("{}, {cpus}", result.environment.machine)));
     facts.push(("Kernel", result.environment.kernel.clone()));
     facts.push(("Runs", units::grouped(runs as i64)));
     facts.iter().map(|(name, value)| fact(name, value)).collect()

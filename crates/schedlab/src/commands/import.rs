@@ -10,6 +10,7 @@ use schedlab_import::ImportOptions;
 use schedlab_model::event::EventKind;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::recording::{Recording, codec};
+use schedlab_model::topology::cpus_text;
 use schedlab_report::units;
 use serde_json::json;
 
@@ -23,8 +24,9 @@ pub fn run(args: &ImportArgs) -> Result<(), Failure> {
         let (has, needs) = (machine.topology.cpu_count(), recording.machine.topology.cpu_count());
         if has < needs {
             return Err(Failure::BadInput(anyhow::anyhow!(
-                "machine '{}' has {has} CPUs, the trace names {needs}: give the machine it was recorded on",
-                machine.name
+                "machine '{}' has {}, the trace names {needs}: give the machine it was recorded on",
+                machine.name,
+                cpus_text(has)
             )));
         }
         let told = !recording.provenance.kernel_release.is_empty();
@@ -84,8 +86,8 @@ impl Facts {
             true => format!("unknown; {} is taken", machine.kernel),
             false => format!("{release}, simulated as {}", machine.kernel),
         };
-        let cpus = machine.topology.cpu_count();
-        text += &format!("Machine    {}, {cpus} CPUs, kernel {kernel}\n", machine.name);
+        let cpus = machine.topology.cpus_text();
+        text += &format!("Machine    {}, {cpus}, kernel {kernel}\n", machine.name);
         if args.machine.is_none() && provenance.origin.starts_with("imported") {
             text += "Note       the trace holds no topology and no costs: give --machine FILE for the machine it is of\n";
         }

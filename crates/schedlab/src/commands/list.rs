@@ -88,8 +88,8 @@ fn machines() -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for (name, text) in library::MACHINES {
         let machine = machines::parse(text, name)?;
-        let cpus = machine.topology.cpu_count();
-        let text = format!("{cpus} CPUs, kernel {}: {}", machine.kernel, machine.description);
+        let cpus = machine.topology.cpus_text();
+        let text = format!("{cpus}, kernel {}: {}", machine.kernel, machine.description);
         rows.push(Row { name: (*name).to_owned(), text, details: Vec::new() });
     }
     rows.push(Row { name: "this".to_owned(), text: "The machine at hand".to_owned(), details: Vec::new() });

@@ -61,7 +61,7 @@ pub fn page_of(name: &str, recording: &Recording) -> String {
     let provenance = &recording.provenance;
     let facts = [
         ("Recording", name.to_owned()),
-        ("Machine", format!("{}, {} CPUs", recording.machine.name, recording.machine.topology.cpu_count())),
+        ("Machine", format!("{}, {}", recording.machine.name, recording.machine.topology.cpus_text())),
         ("Kernel", provenance.kernel_release.clone()),
         ("Scheduler", provenance.scheduler.clone()),
         ("Length", recording.duration.to_string()),

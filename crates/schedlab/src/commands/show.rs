@@ -187,7 +187,7 @@ fn recording_text(name: &str, recording: &Recording) -> (String, Value) {
             provenance.origin, provenance.kernel_release, provenance.scheduler
         ),
     );
-    line("Machine", format!("{}, {} CPUs, HZ {}", machine.name, machine.topology.cpu_count(), machine.hz));
+    line("Machine", format!("{}, {}, HZ {}", machine.name, machine.topology.cpus_text(), machine.hz));
     line("Length", format!("{}; {events} events, {} lost", recording.duration, provenance.dropped));
     if provenance.partial {
         line("Note", "the recording ended early; this is what is whole of it".to_owned());

@@ -38,10 +38,10 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
         |seed: u64| RunRequest { candidate: &candidate, work: 0, seed: run.seed + seed, cost_seed: None };
     if args.dry_run {
         let piece = &machine.pieces()[0];
-        let (name, cpus) = (&piece.machine.name, piece.machine.topology.cpu_count());
+        let (name, cpus) = (&piece.machine.name, piece.machine.topology.cpus_text());
         let (kernel, runs) = (piece.machine.kernel, run.runs);
         return print_text(&format!(
-            "would simulate {} under {} on {name} ({cpus} CPUs, kernel {kernel}), {runs} run(s) from seed {}\n",
+            "would simulate {} under {} on {name} ({cpus}, kernel {kernel}), {runs} run(s) from seed {}\n",
             piece.name, candidate.name, run.seed
         ));
     }

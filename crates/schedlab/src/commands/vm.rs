@@ -16,6 +16,7 @@ use schedlab_host::guest::{ENABLED, PROGRAM};
 use schedlab_host::live::trial::Trial;
 use schedlab_host::live::verifier::Refusal;
 use schedlab_host::vm::{Error, Kernel, KernelName, Machine, Run};
+use schedlab_model::topology::cpus_text;
 use schedlab_report::text::Table;
 use schedlab_report::units;
 use std::path::Path;
@@ -242,9 +243,9 @@ fn kernel_lines(log: &str) -> Vec<String> {
 }
 
 fn describe(trial: &Trial, object: &str, guest: &GuestChoice, run: &Run) -> String {
-    let cpus = guest.topology().cpus();
+    let cpus = cpus_text(guest.topology().cpus() as usize);
     let how = run.acceleration.name();
-    let mut text = format!("Object     {object} on Linux {}, {cpus} CPUs by {how}\n", trial.kernel);
+    let mut text = format!("Object     {object} on Linux {}, {cpus} by {how}\n", trial.kernel);
     if let Some(refusal) = &trial.refused {
         return text + &refused(refusal);
     }

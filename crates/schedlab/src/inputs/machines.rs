@@ -31,11 +31,11 @@ pub fn with_costs_of(machine: MachineDescription, file: &str) -> Result<MachineD
     let measured = by_name(file)?;
     if !is_same(&machine, &measured) {
         return Err(anyhow!(
-            "{file} describes another machine ({} CPUs, kernel {}) than this one ({} CPUs, kernel {}): make one \
+            "{file} describes another machine ({}, kernel {}) than this one ({}, kernel {}): make one \
              with schedlab machine --calibrate",
-            measured.topology.cpu_count(),
+            measured.topology.cpus_text(),
             measured.kernel,
-            machine.topology.cpu_count(),
+            machine.topology.cpus_text(),
             machine.kernel
         ));
     }
