@@ -2,12 +2,14 @@
 //!
 //! Read from sysfs and procfs, here or from a copied tree. Costs are assumed until measured; each says so.
 
+use schedlab_model::cpu_set::ParseCpuSetError;
 use schedlab_model::machine::{IdleState, KernelVersion, MachineDescription, Origin, Preemption};
 use schedlab_model::topology::{CpuInfo, Topology};
 use schedlab_model::{CpuId, CpuSet, Nanos};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs;
+use std::io;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,26 +17,46 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Between what was seen to stay and to leave under `sched_vcpu_pack=15`.
 const VCPU_PACK_PERCENT: u32 = 68;
 
-/// Describes the running machine.
-pub fn describe() -> MachineDescription {
-    describe_at(Path::new("/"))
+/// Which CPUs are online.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// Why a copied tree does not tell a machine.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The list of CPUs is not there.
+    #[error("{}: {error}. Copy it too: it tells which CPUs the machine has", file.display())]
+    Unreadable {
+        /// The list.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The list of CPUs is none.
+    #[error("{}: {error}", file.display())]
+    NoList {
+        /// The list.
+        file: PathBuf,
+        /// Why, and the remedy.
+        error: ParseCpuSetError,
+    },
+    /// No CPU is online.
+    #[error("{} names no CPU: write those that are online, e.g. 0-3,8", .0.display())]
+    NoCpu(PathBuf),
 }
 
-/// Describes the machine whose `/sys`, `/proc` and `/boot` were copied below `root`.
-pub fn describe_at(root: &Path) -> MachineDescription {
+/// Describes the running machine. Where sysfs cannot be read it has one CPU.
+pub fn describe() -> MachineDescription {
+    let tree = Tree::new(Path::new("/"));
+    let online = tree.online().unwrap_or(CpuSet::single(CpuId(0)));
+    tree.describe("this", &online)
+}
+
+/// Describes the machine whose `/sys`, `/proc` and `/boot` were copied below `root`. Needs the list of CPUs that are
+/// online; what else is missing is assumed.
+pub fn describe_at(root: &Path) -> Result<MachineDescription, Error> {
     let tree = Tree::new(root);
-    let release = tree.release();
-    let topology = tree.topology();
-    let name = if root == Path::new("/") { "this".to_owned() } else { "copied".to_owned() };
-    let mut machine = MachineDescription::generic(&name, topology);
-    machine.description = format!("{}, Linux {release}", tree.model_name());
-    machine.kernel = release.parse().unwrap_or(KernelVersion::V6_18);
-    let config = tree.kernel_config(&release);
-    machine.hz = config.as_deref().and_then(config_hz).unwrap_or(machine.hz);
-    machine.preemption = tree.preemption(config.as_deref());
-    machine.vcpu_pack_percent = tree.vcpu_pack_percent();
-    machine.idle_states = tree.idle_states();
-    machine
+    let online = tree.online()?;
+    Ok(tree.describe("copied", &online))
 }
 
 /// Seconds of Unix time.
@@ -102,37 +124,70 @@ impl Tree {
     }
 
     /// CPUs that are online; at least one.
-    fn online(&self) -> CpuSet {
-        let list = self.text("/sys/devices/system/cpu/online");
-        let set: Option<CpuSet> = list.and_then(|list| list.parse().ok());
-        set.filter(|set| !set.is_empty()).unwrap_or(CpuSet::single(CpuId(0)))
+    fn online(&self) -> Result<CpuSet, Error> {
+        let file = self.path(ONLINE);
+        let list = match fs::read_to_string(&file) {
+            Ok(list) => list,
+            Err(error) => return Err(Error::Unreadable { file, error }),
+        };
+        match list.trim().parse::<CpuSet>() {
+            Ok(set) if set.is_empty() => Err(Error::NoCpu(file)),
+            Ok(set) => Ok(set),
+            Err(error) => Err(Error::NoList { file, error }),
+        }
     }
 
-    /// Rows up to the highest CPU online. Offline ones in between share their predecessor's row.
-    fn topology(&self) -> Topology {
-        let online = self.online();
+    fn describe(&self, name: &str, online: &CpuSet) -> MachineDescription {
+        let release = self.release();
+        let mut machine = MachineDescription::generic(name, self.topology(online));
+        machine.description = format!("{}, Linux {release}", self.model_name());
+        machine.kernel = release.parse().unwrap_or(KernelVersion::V6_18);
+        let config = self.kernel_config(&release);
+        machine.hz = config.as_deref().and_then(config_hz).unwrap_or(machine.hz);
+        machine.preemption = self.preemption(config.as_deref());
+        machine.vcpu_pack_percent = self.vcpu_pack_percent();
+        machine.idle_states = self.idle_states(online.first_cpu().map_or(0, CpuId::index));
+        machine
+    }
+
+    /// Rows up to the highest CPU online, as events name CPUs by their numbers. Those in between are offline.
+    fn topology(&self, online: &CpuSet) -> Topology {
         let count = online.iter().last().map_or(1, |cpu| cpu.index() + 1);
+        let rows = self.rows(online);
+        let first = rows.values().next().copied();
+        let mut before = first.unwrap_or(CpuInfo { core: 0, llc: 0, node: 0, capacity: 1024 });
+        let mut cores = rows.values().map(|row| row.core + 1).max().unwrap_or(0);
+        let mut offline = CpuSet::EMPTY;
+        // Linux does not tell where a CPU is that is offline: it gets a core of its own beside its neighbour.
+        let all = (0..count).map(|cpu| match rows.get(&cpu) {
+            Some(row) => {
+                before = *row;
+                *row
+            }
+            None => {
+                offline.insert(CpuId(cpu as u32));
+                cores += 1;
+                CpuInfo { core: cores - 1, ..before }
+            }
+        });
+        let all = Topology::from_cpus(all.collect());
+        let all = all.unwrap_or_else(|_| Topology::flat(count as u32).expect("1 to 1024 CPUs"));
+        all.with_offline(offline).expect("the highest CPU is online")
+    }
+
+    /// Of each CPU that is online.
+    fn rows(&self, online: &CpuSet) -> BTreeMap<usize, CpuInfo> {
         let nodes = self.nodes();
         let mut numbers = [BTreeMap::new(), BTreeMap::new()];
-        let mut rows: Vec<CpuInfo> = Vec::new();
-        for cpu in 0..count {
-            if !online.contains(CpuId(cpu as u32)) && !rows.is_empty() {
-                rows.push(rows[rows.len() - 1]);
-                continue;
-            }
+        let mut row = |cpu: usize| {
             let node = nodes.get(&cpu).copied().unwrap_or(0);
             let core = (node, self.shared(cpu, "topology/thread_siblings_list").unwrap_or(cpu));
             let llc = (node, self.last_level_cache(cpu).unwrap_or(usize::MAX));
             let [cores, llcs] = &mut numbers;
-            rows.push(CpuInfo {
-                core: dense(cores, core),
-                llc: dense(llcs, llc),
-                node,
-                capacity: self.capacity(cpu),
-            });
-        }
-        let flat = || Topology::flat(count as u32).expect("1 to 1024 CPUs");
-        Topology::from_cpus(rows).unwrap_or_else(|_| flat())
+            let capacity = self.capacity(cpu);
+            CpuInfo { core: dense(cores, core), llc: dense(llcs, llc), node, capacity }
+        };
+        online.iter().map(|cpu| (cpu.index(), row(cpu.index()))).collect()
     }
 
     fn capacity(&self, cpu: usize) -> u32 {
@@ -186,10 +241,10 @@ impl Tree {
         if number.is_some_and(|number| number > 0) { VCPU_PACK_PERCENT } else { 0 }
     }
 
-    /// What the driver says of the states of the first CPU; those that are switched off are left out.
-    fn idle_states(&self) -> Vec<IdleState> {
+    /// What the driver says of the states of the first CPU online; those that are switched off are left out.
+    fn idle_states(&self, cpu: usize) -> Vec<IdleState> {
         let state = |index: u32| {
-            let directory = format!("/sys/devices/system/cpu/cpu0/cpuidle/state{index}");
+            let directory = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{index}");
             let micros = |file: &str| {
                 Some(Nanos::from_micros(self.text(&format!("{directory}/{file}"))?.parse().ok()?))
             };
@@ -267,14 +322,65 @@ mod tests {
         assert_ne!(kernel_release(), "unknown");
     }
 
+    fn write_below(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("has one")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+
+    /// A tree with this list of CPUs that are online, two threads a core.
+    fn described(online: &str) -> Result<MachineDescription, Error> {
+        let directory = tempfile::tempdir().expect("a place");
+        write_below(directory.path(), ONLINE.trim_start_matches('/'), online);
+        let set = online.parse().unwrap_or(CpuSet::EMPTY);
+        for cpu in set.iter().map(|cpu| cpu.0) {
+            // The kernel lists threads that are online only.
+            let pair = [cpu & !1, cpu | 1].map(CpuId).into_iter().filter(|cpu| set.contains(*cpu));
+            let list = format!("{}\n", pair.collect::<CpuSet>());
+            let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            write_below(directory.path(), &file, &list);
+        }
+        describe_at(directory.path())
+    }
+
+    #[test]
+    fn offline_cpus_are_no_threads_of_their_neighbours() {
+        for (online, offline, threads, cores) in [
+            ("0-3\n", "", true, vec![0, 0, 1, 1]),
+            ("0,2-3\n", "1", true, vec![0, 2, 1, 1]),
+            ("1\n", "0", false, vec![1, 0]),
+            ("0,2,4\n", "1,3", false, vec![0, 3, 1, 4, 2]),
+            ("3,5\n", "0-2,4", false, vec![2, 3, 4, 0, 5, 1]),
+        ] {
+            let topology = described(online).expect(online).topology;
+            assert_eq!(topology.offline().to_string(), offline, "{online}");
+            assert_eq!(topology.has_smt(), threads, "{online}");
+            assert_eq!(topology.cpus().iter().map(|row| row.core).collect::<Vec<_>>(), cores, "{online}");
+        }
+    }
+
+    #[test]
+    fn a_tree_without_cpus_is_refused() {
+        for (online, says) in [
+            ("zebra\n", "'zebra' is not a CPU list: write e.g. 0-3,8"),
+            ("0-2000\n", "CPUs below 1024"),
+            ("\n", "names no CPU: write those that are online"),
+            ("", "names no CPU"),
+        ] {
+            let error = described(online).expect_err("refused").to_string();
+            assert!(error.contains(ONLINE) && error.contains(says), "{online:?}: {error}");
+        }
+        let empty = tempfile::tempdir().expect("a place");
+        let error = describe_at(empty.path()).expect_err("refused").to_string();
+        assert!(
+            error.contains(ONLINE) && error.ends_with("Copy it too: it tells which CPUs the machine has")
+        );
+    }
+
     #[test]
     fn a_copied_tree_is_described() {
         let directory = tempfile::tempdir().expect("a place");
-        let write = |path: &str, text: &str| {
-            let path = directory.path().join(path);
-            fs::create_dir_all(path.parent().expect("has one")).expect("made");
-            fs::write(path, text).expect("written");
-        };
+        let write = |path: &str, text: &str| write_below(directory.path(), path, text);
         write("proc/sys/kernel/osrelease", "6.12.1-test\n");
         write("boot/config-6.12.1-test", "CONFIG_HZ=1000\nCONFIG_PREEMPT_VOLUNTARY=y\n");
         write("sys/devices/system/cpu/online", "0-3\n");
@@ -297,7 +403,7 @@ mod tests {
             write(&format!("{base}/residency"), residency);
             write(&format!("{base}/disable"), disable);
         }
-        let machine = describe_at(directory.path());
+        let machine = describe_at(directory.path()).expect("a machine");
         let states: Vec<_> = machine
             .idle_states
             .iter()

@@ -85,6 +85,43 @@ fn a_machine_file_is_read_back_as_it_was_written() {
     assert!(here["kernel"].is_string() && here["hz"].as_u64() > Some(0), "{here}");
 }
 
+/// Four hogs on a machine that was copied while CPU 1 was offline: three CPUs' work is done.
+#[test]
+fn a_copied_machine_has_the_cpus_that_are_online() {
+    let directory = scratch("machine-copied");
+    let cpus = directory.join("tree/sys/devices/system/cpu");
+    std::fs::create_dir_all(&cpus).expect("made");
+    let empty = run_in(&directory, &["machine", "--root", "tree"]);
+    empty.refused(2, &["tree/sys/devices/system/cpu/online", "Copy it too"]);
+    file(&cpus, "online", "zebra\n");
+    run_in(&directory, &["machine", "--root", "tree"])
+        .refused(2, &["cpu/online", "'zebra' is not a CPU list"]);
+    file(&cpus, "online", "0,2-3\n");
+    let said = run_in(&directory, &["machine", "--root", "tree", "-o", "m.toml"]).done().out;
+    assert!(said.contains("3 CPUs and 1 offline"), "{said}");
+    for scheduler in ["fair", "vtime"] {
+        let words = [
+            "simulate",
+            "hogs:count=4,pinned=0,duration=100ms",
+            "--machine",
+            "m.toml",
+            "--scheduler",
+            scheduler,
+        ];
+        let result = run_in(&directory, &[&words[..], &["--json", "-"]].concat()).done().json();
+        assert_eq!(result["environment"]["cpus"], 3);
+        let used = result["runs"][0]["values"]["cpu_time"].as_f64().expect("a number");
+        assert!((290e6..=300e6).contains(&used), "{scheduler}: {used}");
+    }
+    let event = "name = \"w\"\n[[task]]\nname = \"a\"\nsteps = [{ run = \"9ms\" }]\n[[event]]\ntime = \"1ms\"\n\
+                 cpu = 1\nonline = true\n";
+    file(&directory, "comes.toml", event);
+    let comes = run_in(&directory, &["simulate", "comes.toml", "--machine", "m.toml"]);
+    comes.refused(2, &["cpu 1 online", "the machine's topology has it offline"]);
+    let one = run(&["simulate", "hogs", "--cpus", "1", "--dry-run"]).done().out;
+    assert!(one.contains("(1 CPU, kernel"), "{one}");
+}
+
 #[test]
 fn completions_and_manual_pages_name_every_command() {
     let commands = ["compare", "simulate", "record", "show", "machine", "list", "demo"];

@@ -19,7 +19,9 @@ pub fn run(args: &MachineArgs, context: Context) -> Result<(), Failure> {
             let choice = MachineChoice { machine: Some(name.clone()), cpus: None, kernel: None };
             machines::resolve(&choice, None)?
         }
-        (None, Some(root)) if root.is_dir() => schedlab_host::machine::describe_at(root),
+        (None, Some(root)) if root.is_dir() => {
+            schedlab_host::machine::describe_at(root).map_err(Failure::input)?
+        }
         (None, Some(root)) => {
             return Err(Failure::BadInput(anyhow::anyhow!(
                 "{} is no directory: give a copy of / with sys and proc below it",
@@ -38,9 +40,9 @@ pub fn run(args: &MachineArgs, context: Context) -> Result<(), Failure> {
         None => print_text(&text),
         Some(path) => {
             write_file(path, text.as_bytes())?;
-            let (cpus, path) = (machine.topology.cpu_count(), path.display());
+            let (cpus, path) = (machine.topology.cpus_text(), path.display());
             let costs = if args.calibrate { calibrate::table(&machine) } else { String::new() };
-            print_text(&format!("{path}: {cpus} CPUs, kernel {}, HZ {}\n{costs}", machine.kernel, machine.hz))
+            print_text(&format!("{path}: {cpus}, kernel {}, HZ {}\n{costs}", machine.kernel, machine.hz))
         }
     }
 }
