@@ -275,6 +275,11 @@ impl RunMetrics {
     pub fn get(&self, metric: Metric) -> Option<f64> {
         self.values.get(&metric).copied()
     }
+
+    /// Whether no target task ever had a CPU.
+    pub fn never_ran(&self) -> bool {
+        self.get(Metric::CpuTime) == Some(0.0)
+    }
 }
 
 #[cfg(test)]

@@ -230,7 +230,8 @@ mod tests {
     /// hackbench has a pipe for each receiver, all of one size: one sentence says so.
     #[test]
     fn pipes_of_another_size_are_told_once() {
-        let workload = builtin::make("hackbench:groups=1,buffer=36400,ready=4096").expect("known").expect("can be made");
+        let workload =
+            builtin::make("hackbench:groups=1,buffer=36400,ready=4096").expect("known").expect("can be made");
         let mut notes = Vec::new();
         Channels::new(&workload, &mut notes).expect("pipes");
         let told = "20 channels, 'socket0.0' to 'socket0.19', hold 65536 bytes instead of 36400: pipes hold whole pages";

@@ -323,8 +323,14 @@ impl<'a> Table<'a> {
         }
         let cut = |index: usize| self.samples(index).filter(|run| run.cut && run.cost_seed.is_none()).count();
         let (cut_here, cut_baseline) = (cut(candidate), cut(self.input.baseline));
-        (cut_here > 0 && cut_baseline == 0)
-            .then(|| format!("did not finish the work in {cut_here} runs, the baseline did in all"))
+        if cut_here > 0 && cut_baseline == 0 {
+            return Some(format!("did not finish the work in {cut_here} runs, the baseline did in all"));
+        }
+        let idle = |index: usize| {
+            let mut runs = self.samples(index).peekable();
+            runs.peek().is_some() && runs.all(|run| run.metrics.never_ran())
+        };
+        (idle(candidate) && !idle(self.input.baseline)).then(|| "no task of the work ever ran".to_owned())
     }
 
     fn verdict(&self, interval: Option<(LogInterval, f64)>, noise: Option<f64>, pairs: u32) -> Verdict {

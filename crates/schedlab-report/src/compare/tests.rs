@@ -287,6 +287,20 @@ fn a_scheduler_that_ends_early_cannot_win() {
     assert_eq!(comparison.rows[0].candidate, "fair");
 }
 
+/// More runs of it would tell no more.
+#[test]
+fn a_scheduler_that_runs_nothing_has_failed() {
+    let mut runs = runs_with_throughput();
+    for ((candidate, ..), metrics) in &mut runs {
+        metrics.values.insert(Metric::CpuTime, if *candidate == 1 { 0.0 } else { 1e9 });
+    }
+    let samples: Vec<Sample<'_>> = runs.iter().map(sample).collect();
+    let comparison = compare_samples(3, &samples, &[], None).expect("comparable");
+    let failed = Verdict::Failed { reason: "no task of the work ever ran".to_owned() };
+    assert_eq!(comparison.row("c1").expect("a row").verdict, failed);
+    assert_eq!(comparison.row("c2").expect("a row").verdict, Verdict::Better);
+}
+
 #[test]
 fn a_verdict_that_hangs_on_assumed_costs_is_taken_back() {
     let runs = runs_with_throughput();

@@ -53,6 +53,11 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     result.notes = notes;
     result.notes.extend(machine.notes().iter().cloned());
     result.notes.extend(machine.switches(0));
+    if outcomes.iter().all(|outcome| outcome.metrics.never_ran()) {
+        result.notes.push(
+            "no task of the work ever ran, and the run was over before a watchdog ended that".to_owned(),
+        );
+    }
     result.candidates =
         vec![CandidateRecord::of(&candidate, outcomes.iter().map(|outcome| &outcome.metrics))];
     result.runs =
