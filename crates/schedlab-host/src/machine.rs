@@ -2,7 +2,7 @@
 //!
 //! Read from sysfs and procfs, here or from a copied tree. Costs are assumed until measured; each says so.
 
-use schedlab_model::cpu_set::ParseCpuSetError;
+use schedlab_model::cpu_set::{CPUS_MAX, ParseCpuSetError};
 use schedlab_model::machine::{IdleState, KernelVersion, MachineDescription, Origin, Preemption};
 use schedlab_model::topology::{CpuInfo, Topology};
 use schedlab_model::{CpuId, CpuSet, Nanos};
@@ -44,10 +44,12 @@ pub enum Error {
     NoCpu(PathBuf),
 }
 
-/// Describes the running machine. Where sysfs cannot be read it has one CPU.
+/// Describes the running machine. Where sysfs does not tell its CPUs, or tells more than can be described, it has as many as
+/// this program may use.
 pub fn describe() -> MachineDescription {
     let tree = Tree::new(Path::new("/"));
-    let online = tree.online().unwrap_or(CpuSet::single(CpuId(0)));
+    let usable = || std::thread::available_parallelism().map_or(1, usize::from).min(CPUS_MAX);
+    let online = tree.online().unwrap_or_else(|_| CpuSet::first(usable()));
     tree.describe("this", &online)
 }
 

@@ -32,6 +32,9 @@ fn members_of_structs_are_knobs_that_show_lists() {
     assert_eq!(config["members"][0]["name"], "config.slice_ns", "{config}");
     let set = |set: &str| run_in(&directory, &["simulate", "ping-pong", "-s", &object, "--set", set]);
     set("config.absent=1").refused(2, &["has no member `absent`; it has slice_ns, weights, mode"]);
+    let two = format!("{object},vtime");
+    let both = ["compare", "ping-pong", "-s", &two, "--set", "config.absent=1"];
+    run_in(&directory, &both).refused(2, &["has no member `absent`; it has slice_ns"]);
     set("config.slicens=1").refused(2, &["did you mean slice_ns?"]);
 }
 

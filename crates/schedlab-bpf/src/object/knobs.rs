@@ -12,8 +12,9 @@ use crate::image::{Global, MapOrigin, ObjectImage};
 
 /// So many members are said to be there where a name is none of them.
 const MEMBERS_SAID: usize = 12;
-/// So many members of one variable are listed, and structs so deep in each other.
-const MEMBERS_LISTED: usize = 64;
+/// So many members of one variable are listed ([`ObjectImage::members`]).
+pub const MEMBERS_LISTED: usize = 64;
+/// Structs are followed so deep into each other.
 const DEPTH_LISTED: u32 = 4;
 
 /// Why a variable cannot be read or set.
@@ -166,18 +167,28 @@ impl ObjectImage {
     }
 
     /// Members of a struct, or of the first element of an array of structs: the path of each as [`ObjectImage::locate`] takes
-    /// it, and its type. At most 64.
+    /// it, and its type. At most [`MEMBERS_LISTED`], and structs at most four deep; the rest can be set, too.
     pub fn members(&self, global: &Global) -> Vec<(String, u32)> {
         let mut found = Vec::new();
-        self.add_members(global.name.clone(), global.type_id, 0, &mut found);
+        // Structs without members are never found: what is looked at is bounded, too.
+        let mut looks = 16 * MEMBERS_LISTED;
+        self.add_members(global.name.clone(), global.type_id, 0, &mut looks, &mut found);
         found.retain(|(path, _)| *path != global.name);
         found
     }
 
-    fn add_members(&self, path: String, id: u32, depth: u32, found: &mut Vec<(String, u32)>) {
-        if found.len() >= MEMBERS_LISTED {
+    fn add_members(
+        &self,
+        path: String,
+        id: u32,
+        depth: u32,
+        looks: &mut usize,
+        found: &mut Vec<(String, u32)>,
+    ) {
+        if found.len() >= MEMBERS_LISTED || *looks == 0 {
             return;
         }
+        *looks -= 1;
         match self.btf.resolved_kind(id) {
             Kind::Struct { members, .. } | Kind::Union { members, .. } if depth < DEPTH_LISTED => {
                 for member in members {
@@ -185,14 +196,26 @@ impl ObjectImage {
                         "" => path.clone(),
                         name => format!("{path}.{name}"),
                     };
-                    self.add_members(inner, member.type_id, depth + 1, found);
+                    self.add_members(inner, member.type_id, depth + 1, looks, found);
                 }
             }
-            Kind::Array { element, .. } if !self.btf.members(*element).is_empty() => {
-                self.add_members(format!("{path}[0]"), *element, depth, found);
+            Kind::Array { length: 0, .. } => {}
+            Kind::Array { element, .. } if self.holds_structs(*element) => {
+                self.add_members(format!("{path}[0]"), *element, depth, looks, found);
             }
             _ => found.push((path, id)),
         }
+    }
+
+    /// Whether it is a struct, a union, or an array of them.
+    fn holds_structs(&self, mut id: u32) -> bool {
+        for _ in 0..DEPTH_LISTED {
+            match self.btf.resolved_kind(id) {
+                Kind::Array { element, .. } => id = *element,
+                _ => return !self.btf.members(id).is_empty(),
+            }
+        }
+        false
     }
 
     /// Sets the number that a variable has when the object starts, within its type and declared bounds.

@@ -24,7 +24,7 @@ pub(super) fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
 /// loops never are. The byte that lets workers go is still there in later rounds, whose workers begin at once, as in
 /// interbench's hackbench.
 fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) -> Result<(), BuiltinError> {
-    let groups = p.count("groups", 100)?;
+    let groups = p.positive("groups", 100)?;
     let (fds, bytes) = (p.count("fds", 100)?.max(1), p.count("bytes", 60_000)?.max(1));
     let (send, receive) = (p.time("send")?, p.time("receive")?);
     let (fork, begin) = (p.time("fork")?, p.time("start")?);
@@ -67,17 +67,17 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
 }
 
 fn socket(b: &mut Builder, name: &str, p: &Parameters) -> Result<ChannelId, BuiltinError> {
-    let (bytes, resume) = (p.count("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
+    let (bytes, resume) = (p.positive("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
     Ok(socket_of(b, name, bytes.into(), resume.into()))
 }
 
 /// A socket by which workers say that they are ready, a byte each. The parent reads only when it has forked all of them:
 /// of many workers those who come late wait for room, and so sleep once more than the first.
 fn ready(b: &mut Builder, p: &Parameters) -> Result<ChannelId, BuiltinError> {
-    let messages = u64::from(p.count("ready", 100_000_000)?);
-    let (bytes, resume) = (p.count("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
+    let messages = u64::from(p.positive("ready", 100_000_000)?);
+    let (bytes, resume) = (p.positive("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
     // The same part of its memory has to be free.
-    let resume = messages * u64::from(resume) / u64::from(bytes).max(1);
+    let resume = messages * u64::from(resume) / u64::from(bytes);
     Ok(socket_of(b, "ready", messages, resume))
 }
 

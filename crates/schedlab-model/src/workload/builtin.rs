@@ -256,6 +256,12 @@ impl Parameters {
         value.ok_or_else(|| self.error(name, &format!("write a whole number, 0 to {max}")))
     }
 
+    /// Of what there must be one.
+    pub(super) fn positive(&self, name: &'static str, max: u32) -> Result<u32, BuiltinError> {
+        let value = self.count(name, max).ok().filter(|value| *value > 0);
+        value.ok_or_else(|| self.error(name, &format!("write a whole number, 1 to {max}")))
+    }
+
     pub(super) fn choice<'a>(
         &self,
         name: &'static str,
@@ -450,6 +456,10 @@ mod tests {
         );
         assert!(error("hogs:nice=50").contains("-20 (strongest) to 19"));
         assert!(error("periodic:period=10").contains("a number and a unit"));
+        for name in ["groups", "buffer", "ready"] {
+            let error = error(&format!("hackbench:{name}=0"));
+            assert!(error.contains(name) && error.contains("a whole number, 1 to"), "{error}");
+        }
         assert!(error("hackbench:groups=1:loops=5").contains("a comma between parameters: groups=1,loops=5"));
         assert!(make("no-such").is_none());
     }

@@ -148,10 +148,7 @@ fn nice(p: &Parameters) -> Result<Nice, BuiltinError> {
 }
 
 fn threads(p: &Parameters) -> Result<u32, BuiltinError> {
-    match p.count("threads", 1_024)? {
-        0 => Err(p.error("threads", "write a whole number, 1 to 1024")),
-        threads => Ok(threads),
-    }
+    p.positive("threads", 1_024)
 }
 
 /// CPU time in pieces; each goes through memory if there is any.

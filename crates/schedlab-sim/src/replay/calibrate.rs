@@ -58,11 +58,18 @@ pub fn latencies_shown<'a>(
 
 /// Fewer wake-ups than this in one half of a recording do not tell whether the machine changed.
 const DRIFT_SAMPLES_MIN: usize = 200;
+/// Smaller differences say nothing.
+const DRIFT_MIN_NS: u64 = 1_000;
 
 /// What waking an idle CPU took in the earlier and in the later half of such wake-ups, medians in ns, if they differ by a
-/// tenth or more: the machine (often the host of a virtual one) did not stay the same.
+/// tenth or more: the machine (often the host of a virtual one) did not stay the same. Only wake-ups after about the same
+/// time of idling are compared, the most frequent: after longer ones deeper idle states are left.
 pub(super) fn drift(recording: &Recording) -> Option<(u64, u64)> {
-    let mut seen = Reader::read_all([recording]).remote_idle;
+    let mut after: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for (idled, latency) in Reader::read_all([recording]).remote_idled {
+        after.entry(idled.max(1).ilog2()).or_default().push(latency);
+    }
+    let mut seen = after.into_values().max_by_key(Vec::len)?;
     let middle = seen.len() / 2;
     let (earlier, later) = seen.split_at_mut(middle);
     if earlier.len() < DRIFT_SAMPLES_MIN {
@@ -70,7 +77,8 @@ pub(super) fn drift(recording: &Recording) -> Option<(u64, u64)> {
     }
     let median = |half: &mut [u64]| *half.select_nth_unstable(half.len() / 2).1;
     let (earlier, later) = (median(earlier), median(later));
-    (earlier.abs_diff(later) * 10 >= earlier.min(later)).then_some((earlier, later))
+    let apart = earlier.abs_diff(later);
+    (apart >= DRIFT_MIN_NS && apart * 10 >= earlier.min(later)).then_some((earlier, later))
 }
 
 /// When ticks come, as remainder of the tick's length; `None` if the recording does not show it.
@@ -94,6 +102,8 @@ struct Open {
     here: CpuId,
     target: CpuId,
     idle: bool,
+    /// How long it had idled then.
+    idled: Nanos,
     /// Switches of the target CPU so far: the wakee must be the next.
     switches: u64,
 }
@@ -102,6 +112,8 @@ struct Open {
 struct Cpu {
     current: TaskId,
     switches: u64,
+    /// When the current task began.
+    since: Nanos,
     /// Begin of the timer interrupt in progress, and whether it did more than the tick.
     timer_irq: Option<(Nanos, bool)>,
     /// The tick just ended: its length so far and its end.
@@ -118,6 +130,8 @@ struct Seen {
     irq_idle: Vec<u64>,
     irq_busy: Vec<u64>,
     remote_idle: Vec<u64>,
+    /// The same with how long the CPU had idled before.
+    remote_idled: Vec<(u64, u64)>,
     remote_busy: Vec<u64>,
     late: Vec<u64>,
     tick: Vec<u64>,
@@ -164,6 +178,7 @@ impl Reader {
                     here: cpu,
                     target: wakee_cpu,
                     idle,
+                    idled: time.saturating_sub(target.since),
                     switches: target.switches,
                 };
                 self.open.insert(wakee, open);
@@ -180,6 +195,7 @@ impl Reader {
                     && time - open.at < PLACED_WITHIN
                 {
                     (open.target, open.switches, open.idle) = (to, target.switches, target.current.is_idle());
+                    open.idled = time.saturating_sub(target.since);
                     self.cpu(cpu).sent = None;
                 }
             }
@@ -234,7 +250,7 @@ impl Reader {
     fn switch(&mut self, time: Nanos, cpu: CpuId, prev: TaskId, state: PrevState, next: TaskId) {
         let before = self.cpu(cpu).switches;
         let on = self.cpu(cpu);
-        (on.current, on.switches, on.sent) = (next, before + 1, None);
+        (on.current, on.switches, on.since, on.sent) = (next, before + 1, time, None);
         let Some(open) = self.open.remove(&next).filter(|open| open.target == cpu && open.switches == before)
         else {
             return;
@@ -247,7 +263,10 @@ impl Reader {
             (true, true, false) if preempts && prev == open.waker => seen.wakeup.push(delay),
             (false, true, true) => seen.irq_idle.push(delay),
             (false, true, false) if preempts => seen.irq_busy.push(delay),
-            (true, false, true) => seen.remote_idle.push(delay),
+            (true, false, true) => {
+                seen.remote_idle.push(delay);
+                seen.remote_idled.push((open.idled.0, delay));
+            }
             (true, false, false) if preempts => seen.remote_busy.push(delay),
             _ => {}
         }
@@ -381,12 +400,12 @@ mod tests {
     #[test]
     fn a_machine_that_changed_is_told_from_one_that_did_not() {
         let (waker, wakee) = (TaskId(1), TaskId(2));
-        let recorded = |later: u64| {
+        let recorded = |later: u64, slower: u64| {
             let (prev_state, asleep) = (PrevState::Runnable, PrevState::Interruptible);
             let mut events = Vec::new();
-            for round in 0..400 {
-                let at = Nanos(round * 1_000_000);
-                let took = Nanos(if round < 200 { 20_000 } else { later } + round % 10);
+            for round in 0..420 {
+                let at = Nanos(1_000_000 * if round < 210 { round } else { 210 + (round - 210) * slower });
+                let took = Nanos(if round < 210 { 20_000 } else { later } + round % 10);
                 let (context, wakee_cpu) = (Context::Task, CpuId(1));
                 let on = |time, kind| Event { time, cpu: CpuId(1), kind };
                 events.push(Event {
@@ -399,8 +418,11 @@ mod tests {
             }
             recording(events)
         };
-        assert_eq!(drift(&recorded(23_000)), Some((20_005, 23_005)));
-        assert_eq!(drift(&recorded(21_500)), None);
+        let changed = drift(&recorded(23_000, 1)).map(|(earlier, later)| (earlier / 10, later / 10));
+        assert_eq!(changed, Some((2_000, 2_300)));
+        assert_eq!(drift(&recorded(21_500, 1)), None);
+        // Where CPUs idle for longer from then on, it may be the idle states.
+        assert_eq!(drift(&recorded(23_000, 4)), None);
     }
 
     /// Ticks at 1.3 ms after every multiple of 4 ms, timers in between.

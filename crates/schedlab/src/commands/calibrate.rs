@@ -174,7 +174,7 @@ fn not_measured(costs: &Costs, topology: &Topology, usable: usize) -> BTreeMap<S
         }
         "ipi" | "ipi_idle" | "ipi_send" | "ipi_stall" if usable < 2 => "needs two usable CPUs".to_owned(),
         name if name.starts_with("migration") => {
-            format!("the first two usable of {} CPUs are not that far apart", topology.cpu_count())
+            format!("the first two usable of {} are not that far apart", topology.cpus_text())
         }
         _ => "too few events showed it; measure again at rest".to_owned(),
     };

@@ -19,6 +19,7 @@ use schedlab_model::lever::{Candidate, SchedulerChoice, Setting};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
+use schedlab_model::workload::change::{Change, TimedChange};
 use schedlab_report::result::{self, Environment, ResultFile};
 use schedlab_report::text::TextOptions;
 use schedlab_report::{json, parquet};
@@ -71,10 +72,10 @@ pub fn prepare(
 fn check_cpus(workload: &Workload, machine: &MachineDescription) -> anyhow::Result<()> {
     let cpus = machine.topology.all();
     let Some(stray) = workload.misplaced(&cpus) else { return Ok(()) };
-    let (count, affinity) = (machine.topology.cpu_count(), stray.affinity);
+    let (has, affinity) = (machine.topology.cpus_text(), stray.affinity);
     bail!(
-        "{stray}: none of the CPUs {affinity} is on the machine, which has {count} ({cpus}): give it more with --cpus \
-         or --machine, or the task others"
+        "{stray}: none of the CPUs {affinity} is online on the machine, which has {has} (online: {cpus}): pin it to \
+         others, or choose a machine that has them (--cpus, --machine)"
     )
 }
 
@@ -239,8 +240,8 @@ fn apply(all: &mut [Candidate], text: &str, kernel: KernelVersion) -> Result<(),
     let key = text.split_once('=').map_or(text, |(key, _)| key);
     let mut applied = false;
     let mut why = String::new();
-    // The variable is there, only not what was asked of it.
-    let mut in_vain = false;
+    // Where the variable is there, only not what was asked of it.
+    let mut in_vain = None;
     for candidate in all.iter_mut() {
         let setting = match (&candidate.scheduler, text.split_once('=')) {
             (SchedulerChoice::Ideal, _) => None,
@@ -259,8 +260,11 @@ fn apply(all: &mut [Candidate], text: &str, kernel: KernelVersion) -> Result<(),
                         let value = knob_value(&image, name, value).map_err(fail)?;
                         Some(Setting::Knob { name: name.to_owned(), value })
                     }
+                    Err(error @ KnobError::Path { .. }) => {
+                        in_vain.get_or_insert(error.to_string());
+                        None
+                    }
                     Err(error) => {
-                        in_vain = matches!(error, KnobError::Path { .. });
                         why = error.to_string();
                         None
                     }
@@ -284,7 +288,7 @@ fn apply(all: &mut [Candidate], text: &str, kernel: KernelVersion) -> Result<(),
     if applied {
         return Ok(());
     }
-    if in_vain {
+    if let Some(why) = in_vain {
         return Err(fail(why));
     }
     let lists = "`schedlab list schedulers` lists those of the library";
@@ -306,9 +310,11 @@ fn check_knobs(candidate: &Candidate) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the scheduler is an object, of the library or anybody's.
-pub fn is_object(candidate: &Candidate) -> bool {
-    matches!(candidate.scheduler, SchedulerChoice::Object(_))
+/// Whether a scheduler from BPF is attached, from the start or by a change during the run.
+pub fn attach_objects(candidates: &[Candidate], pieces: &[Piece]) -> bool {
+    let is_object = |candidate: &Candidate| matches!(candidate.scheduler, SchedulerChoice::Object(_));
+    let attaches = |timed: &TimedChange| matches!(timed.change, Change::Scheduler(Some(_)));
+    candidates.iter().any(is_object) || pieces.iter().any(|piece| piece.workload.changes.iter().any(attaches))
 }
 
 /// Reads set-up files, which are for nothing without an object among the schedulers.

@@ -41,7 +41,7 @@ pub fn run(args: &ImportArgs) -> Result<(), Failure> {
     let facts = Facts::of(&recording);
     let value = json!({"file": args.output, "origin": recording.provenance.origin, "events": recording.events.len(),
         "bytes": bytes.len(), "dropped": recording.provenance.dropped, "duration_ns": recording.duration.0,
-        "cpus": recording.machine.topology.cpu_count(), "kernel": recording.machine.kernel,
+        "cpus": recording.machine.topology.online_count(), "kernel": recording.machine.kernel,
         "kernel_release": recording.provenance.kernel_release, "tasks": recording.tasks.len() - 1,
         "target_tasks": facts.target, "switches": facts.switches, "wakeups": facts.wakeups});
     if !write_json(args.json.as_deref(), &value)? {

@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::output::{print_text, write_file};
 use crate::simulator::{SimulatedMachine, explain};
 use schedlab_model::outcome::{Machine, RunOutcome, RunRequest};
-use schedlab_model::workload::change::{Change, TimedChange};
 use schedlab_report::result::{CandidateRecord, RunRecord, SimulatorRecord};
 use schedlab_report::text;
 use std::io::Write;
@@ -26,8 +25,7 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     let kernel = pieces[0].machine.kernel;
     let sets = common::sets(&args.set, args.weights.as_deref());
     let candidate = common::candidates(std::slice::from_ref(&args.scheduler), &sets, kernel)?.remove(0);
-    let attaches = |timed: &TimedChange| matches!(timed.change, Change::Scheduler(Some(_)));
-    let with_object = common::is_object(&candidate) || pieces[0].workload.changes.iter().any(attaches);
+    let with_object = common::attach_objects(std::slice::from_ref(&candidate), &pieces);
     let run = &args.run;
     let interrupted = common::interrupt_flag();
     let mut machine = SimulatedMachine::new(pieces, run.jobs, run.duration, interrupted)

@@ -2,6 +2,7 @@
 
 use schedlab_bpf::image::{MapOrigin, ObjectImage};
 use schedlab_bpf::maps::kind;
+use schedlab_bpf::object::knobs::MEMBERS_LISTED;
 use schedlab_model::machine::KernelVersion;
 use schedlab_sim::ext::ExtScheduler;
 use serde_json::{Value, json};
@@ -74,6 +75,9 @@ pub fn details(image: &ObjectImage, kernel: KernelVersion) -> (String, Value) {
             let shown = value.as_ref().map_or(String::new(), |value| format!(" = {value}"));
             text += &format!("Member     {declaration}{shown}\n");
             members.push(json!({"name": path, "declaration": declaration, "value": value}));
+        }
+        if members.len() == MEMBERS_LISTED {
+            text += &format!("Member     more of {} are not listed\n", global.name);
         }
         variables.push(json!({"name": global.name, "declaration": declaration, "section": section,
             "bytes": global.size, "value": value.map(|value| value.to_string()), "members": members}));
