@@ -174,7 +174,7 @@ fn tasks_pinned_beside_the_machine() {
     let json = "{\"tasks\": {\"w\": {\"cpus\": [9], \"loop\": 3, \"run\": 100, \"sleep\": 100}}}";
     let graph = file(&directory, "graph.json", json);
     let set = file(&directory, "set.toml", toml("7"));
-    let machine = ["none of the CPUs", "which has 4 (0-3)", "--cpus", "--machine"];
+    let machine = ["none of the CPUs", "which has 4 CPUs (online: 0-3)", "--cpus", "--machine"];
     for command in ["simulate", "compare"] {
         let refused = |path: &str, says: &[&str]| {
             run(&[command, path, "--cpus", "4"]).refused(2, &[says, &machine].concat())

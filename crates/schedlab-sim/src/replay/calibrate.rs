@@ -62,14 +62,15 @@ const DRIFT_SAMPLES_MIN: usize = 200;
 const DRIFT_MIN_NS: u64 = 1_000;
 
 /// What waking an idle CPU took in the earlier and in the later half of such wake-ups, medians in ns, if they differ by a
-/// tenth or more: the machine (often the host of a virtual one) did not stay the same. Only wake-ups after about the same
-/// time of idling are compared, the most frequent: after longer ones deeper idle states are left.
+/// tenth or more: the machine (often the host of a virtual one) did not stay the same. Only wake-ups from the same idle state
+/// are compared, the most frequent: to leave a deeper one takes longer.
 pub(super) fn drift(recording: &Recording) -> Option<(u64, u64)> {
-    let mut after: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    let mut from: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
     for (idled, latency) in Reader::read_all([recording]).remote_idled {
-        after.entry(idled.max(1).ilog2()).or_default().push(latency);
+        let reached = recording.machine.idle_states.iter().filter(|state| state.target_residency.0 <= idled);
+        from.entry(reached.count()).or_default().push(latency);
     }
-    let mut seen = after.into_values().max_by_key(Vec::len)?;
+    let mut seen = from.into_values().max_by_key(Vec::len)?;
     let middle = seen.len() / 2;
     let (earlier, later) = seen.split_at_mut(middle);
     if earlier.len() < DRIFT_SAMPLES_MIN {
@@ -344,6 +345,7 @@ fn narrowed(sum: [u64; 8], known: Cost) -> [u64; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schedlab_model::machine::IdleState;
     use schedlab_model::topology::Topology;
 
     fn event(time: u64, kind: EventKind) -> Event {
@@ -416,12 +418,20 @@ mod tests {
                 let sleep = EventKind::Switch { prev: wakee, prev_state: asleep, next: TaskId::IDLE };
                 events.push(on(at + took + took, sleep));
             }
-            recording(events)
+            let deep = IdleState {
+                name: "deep".to_owned(),
+                exit_latency: Nanos(3_000),
+                target_residency: Nanos(2_000_000),
+                origin: Origin::Published,
+            };
+            let mut recording = recording(events);
+            recording.machine.idle_states = vec![deep];
+            recording
         };
         let changed = drift(&recorded(23_000, 1)).map(|(earlier, later)| (earlier / 10, later / 10));
         assert_eq!(changed, Some((2_000, 2_300)));
         assert_eq!(drift(&recorded(21_500, 1)), None);
-        // Where CPUs idle for longer from then on, it may be the idle states.
+        // Where CPUs are in a deeper idle state from then on, it is that.
         assert_eq!(drift(&recorded(23_000, 4)), None);
     }
 
