@@ -18,7 +18,8 @@ use schedlab_model::workload::change::{Change, TimedChange};
 use schedlab_report::MetricsCollector;
 use schedlab_sim::ext::{ExtOptions, ExtScheduler, SetUp, kernel_btf};
 use schedlab_sim::{Attachable, Scheduler, Simulation, SimulationConfig, SimulationResult};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -46,6 +47,8 @@ pub struct SimulatedMachine {
     duration_limit: Option<Nanos>,
     interrupted: Arc<AtomicBool>,
     setups: Vec<SetupFile>,
+    /// Set-up files that an object took, by path.
+    taken: BTreeSet<PathBuf>,
     notes: Vec<String>,
 }
 
@@ -69,6 +72,7 @@ impl SimulatedMachine {
             duration_limit,
             interrupted,
             setups: Vec::new(),
+            taken: BTreeSet::new(),
             notes: Vec::new(),
         }
     }
@@ -173,6 +177,7 @@ impl SimulatedMachine {
             return Ok(known.clone());
         }
         let setup = self.setup_for(name)?;
+        self.taken.extend(setup.iter().map(|setup| setup.path().to_owned()));
         let piece = &self.pieces[index];
         let kernel = piece.machine.kernel;
         let mut image = schedulers::load(name, kernel)?;
@@ -215,7 +220,15 @@ impl SimulatedMachine {
         SetupFile::beside(name).map(|path| SetupFile::read(&path)).transpose()
     }
 
+    /// Every set-up file that was given is taken by an object. Only known once all candidates are prepared, so it is
+    /// asked when runs begin.
+    fn check_setups(&self) -> Result<(), MachineError> {
+        let unused = self.setups.iter().find(|setup| !self.taken.contains(setup.path()));
+        unused.map_or(Ok(()), |setup| Err(MachineError::Work(setup.why_unused())))
+    }
+
     fn configuration(&self, request: &RunRequest<'_>) -> Result<SimulationConfig, MachineError> {
+        self.check_setups()?;
         let piece = &self.pieces[request.work];
         let scheduler = match &request.candidate.scheduler {
             SchedulerChoice::Kernel => Scheduler::Kernel,

@@ -56,6 +56,33 @@ fn an_object_with_a_user_half_runs_with_its_set_up_file() {
     run(&words).done();
 }
 
+/// It is not ignored: who gives a file means it.
+#[test]
+fn a_set_up_file_that_no_object_takes_is_refused() {
+    let directory = scratch("setup-unused");
+    let object = object(&directory);
+    let setup = file(&directory, "mine.toml", SETUP);
+    let list = format!("fair,{object}");
+    for (scheduler, switch) in [("vtime", None), ("fair", Some("10ms:vtime"))] {
+        let more: Vec<&str> =
+            ["--setup", &setup].into_iter().chain(switch.iter().flat_map(|at| ["--switch-at", at])).collect();
+        simulate(scheduler, &more).refused(2, &["mine.toml", "it is for user_half.bpf.o", "--scheduler"]);
+    }
+    let words = |list: &str, setup: &str| {
+        let words =
+            [&["compare"], &WORDS[..], &["--runs", "2", "--scheduler", list, "--setup", setup]].concat();
+        run(&words)
+    };
+    words("fair,vtime", &setup).refused(2, &["mine.toml"]);
+    words(&list, &setup).done();
+    let other = SETUP.replacen("user_half.bpf.o", "another.bpf.o", 1);
+    let other = file(&directory, "other.toml", other);
+    file(&directory, "user_half.setup.toml", SETUP);
+    words(&list, &other).refused(2, &["other.toml", "it is for another.bpf.o"]);
+    // What is switched to takes it as well.
+    simulate("fair", &["--setup", &setup, "--switch-at", &format!("10ms:{object}")]).done();
+}
+
 #[test]
 fn mistakes_in_a_set_up_file_are_told_with_their_line() {
     let directory = scratch("setup-mistakes");

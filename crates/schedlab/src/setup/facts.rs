@@ -1,12 +1,15 @@
 //! Facts of the simulated machine that a set-up file can name, and its loops over parts of the machine.
+//!
+//! User halves see the CPUs that are online (`scx_utils::Topology`) and, of the others, how many numbers there are.
 
 use schedlab_model::CpuId;
 use schedlab_model::cpu_set::CpuSet;
-use schedlab_model::topology::Topology;
+use schedlab_model::topology::{CpuInfo, Topology};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What a part of a set-up file is repeated for.
+/// What a part of a set-up file is repeated for. Only CPUs that are online count, and what has one; rounds have their
+/// own number, `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Each {
@@ -20,64 +23,56 @@ pub enum Each {
     Node,
 }
 
+type Variables = BTreeMap<String, i128>;
+
 /// A machine.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    topology: Topology,
+    /// CPUs that are online. Their cores and caches are numbered without gaps, as user halves do; their nodes have
+    /// the kernel's numbers, which programs see.
+    online: BTreeMap<u32, CpuInfo>,
+    whole: Variables,
 }
 
 impl Facts {
     /// The facts of a machine.
     pub fn new(topology: &Topology) -> Facts {
-        Facts { topology: topology.clone() }
+        let online = numbered(topology);
+        let whole = of_machine(topology, &online);
+        Facts { online, whole }
     }
 
     /// Facts of the whole machine; `mask_0` to `mask_15` hold its CPUs, 64 in each.
-    pub fn variables(&self) -> BTreeMap<String, i128> {
-        let topology = &self.topology;
-        let cpus = topology.cpus();
-        let cores = cpus.iter().map(|cpu| cpu.core).max().map_or(0, |last| last + 1);
-        let threads = (0..cpus.len() as u32).map(|cpu| topology.siblings(CpuId(cpu)).len());
-        let within = |count: &dyn Fn(u32) -> usize, of: usize| (0..of as u32).map(count).max().unwrap_or(0);
-        let cores_of = |llc: u32| count_of(cpus.iter().filter(|cpu| cpu.llc == llc).map(|cpu| cpu.core));
-        let llcs_of = |node: u32| count_of(cpus.iter().filter(|cpu| cpu.node == node).map(|cpu| cpu.llc));
-        let mut variables = BTreeMap::from([
-            ("nr_cpus".to_owned(), cpus.len() as i128),
-            ("nr_cores".to_owned(), cores.into()),
-            ("nr_llcs".to_owned(), topology.llcs().len() as i128),
-            ("nr_nodes".to_owned(), topology.nodes().len() as i128),
-            ("nr_threads".to_owned(), threads.max().unwrap_or(1) as i128),
-            ("nr_cores_of_llc".to_owned(), within(&cores_of, topology.llcs().len()) as i128),
-            ("nr_llcs_of_node".to_owned(), within(&llcs_of, topology.nodes().len()) as i128),
-            ("smt".to_owned(), topology.has_smt().into()),
-        ]);
-        add_mask(&mut variables, &topology.all());
-        variables
+    pub fn variables(&self) -> Variables {
+        self.whole.clone()
     }
 
     /// The variables of each round of a loop; one round without a loop.
-    pub fn each(&self, each: Option<Each>) -> Vec<BTreeMap<String, i128>> {
-        let topology = &self.topology;
-        let cores = topology.cpus().iter().map(|cpu| cpu.core).max().map_or(0, |last| last + 1);
-        match each {
-            None => vec![self.variables()],
-            Some(Each::Cpu) => topology.all().iter().map(|cpu| self.cpu(cpu.0)).collect(),
-            Some(Each::Core) => {
-                let online = topology.all();
-                let cpu_of = |core| online.iter().find(|cpu| topology.cpu(*cpu).core == core);
-                let cpus = (0..cores).filter_map(cpu_of);
-                cpus.map(|cpu| self.part(topology.siblings(cpu), "core")).collect()
+    pub fn each(&self, each: Option<Each>) -> Vec<Variables> {
+        let mut rounds: Vec<Variables> = match each {
+            None => return vec![self.variables()],
+            Some(Each::Cpu) => self.online.keys().map(|cpu| self.cpu(*cpu)).collect(),
+            Some(Each::Core) => self.parts(|cpu| cpu.core),
+            Some(Each::Llc) => self.parts(|cpu| cpu.llc),
+            Some(Each::Node) => {
+                let mut nodes = self.parts(|cpu| cpu.node);
+                nodes.iter_mut().for_each(|node| node.retain(|name, _| name != "llc"));
+                nodes
             }
-            Some(Each::Llc) => topology.llcs().iter().map(|cpus| self.part(cpus, "llc")).collect(),
-            Some(Each::Node) => topology.nodes().iter().map(|cpus| self.part(cpus, "node")).collect(),
+        };
+        for (index, round) in rounds.iter_mut().enumerate() {
+            round.insert("index".to_owned(), index as i128);
         }
+        rounds
     }
 
-    fn cpu(&self, cpu: u32) -> BTreeMap<String, i128> {
+    fn cpu(&self, cpu: u32) -> Variables {
         let mut variables = self.variables();
-        let (info, siblings) = (self.topology.cpu(CpuId(cpu)), self.topology.siblings(CpuId(cpu)));
-        let sibling = siblings.iter().find(|other| other.0 != cpu).map_or(cpu, |other| other.0);
-        let thread = siblings.iter().position(|other| other.0 == cpu).unwrap_or(0);
+        let info = self.online[&cpu];
+        let siblings =
+            || self.online.iter().filter(|(_, other)| other.core == info.core).map(|(cpu, _)| *cpu);
+        let sibling = siblings().find(|other| *other != cpu).unwrap_or(cpu);
+        let thread = siblings().position(|other| other == cpu).unwrap_or(0);
         for (name, value) in [
             ("cpu", cpu),
             ("core", info.core),
@@ -93,25 +88,68 @@ impl Facts {
         variables
     }
 
-    /// The variables of a set of CPUs: those of the first one, and the set.
-    fn part(&self, cpus: &CpuSet, what: &str) -> BTreeMap<String, i128> {
-        let first = cpus.iter().next().map_or(0, |cpu| cpu.0);
-        let mut variables = self.cpu(first);
-        variables.insert("count".to_owned(), cpus.iter().count() as i128);
-        variables.retain(|name, _| !matches!(name.as_str(), "sibling" | "thread"));
-        if what == "node" {
-            variables.remove("llc");
+    /// The variables of each set of CPUs with the same number: those of its first CPU, and the set.
+    fn parts(&self, number: fn(&CpuInfo) -> u32) -> Vec<Variables> {
+        let mut parts: BTreeMap<u32, CpuSet> = BTreeMap::new();
+        for (cpu, info) in &self.online {
+            parts.entry(number(info)).or_insert(CpuSet::EMPTY).insert(CpuId(*cpu));
         }
+        parts.values().filter_map(|cpus| Some(self.part(cpus.iter().next()?, cpus))).collect()
+    }
+
+    fn part(&self, first: CpuId, cpus: &CpuSet) -> Variables {
+        let mut variables = self.cpu(first.0);
+        variables.insert("count".to_owned(), cpus.len() as i128);
+        variables.retain(|name, _| !matches!(name.as_str(), "sibling" | "thread"));
         add_mask(&mut variables, cpus);
         variables
     }
 }
 
-fn count_of(numbers: impl Iterator<Item = u32>) -> usize {
-    numbers.collect::<std::collections::BTreeSet<u32>>().len()
+/// The CPUs that are online, their cores and caches numbered without gaps.
+fn numbered(topology: &Topology) -> BTreeMap<u32, CpuInfo> {
+    let cpus = topology.all();
+    let rows = || cpus.iter().map(|cpu| topology.cpu(cpu));
+    let cores: BTreeSet<u32> = rows().map(|cpu| cpu.core).collect();
+    let llcs: BTreeSet<u32> = rows().map(|cpu| cpu.llc).collect();
+    let place = |numbers: &BTreeSet<u32>, number| numbers.range(..number).count() as u32;
+    let row = |cpu: CpuId| {
+        let info = *topology.cpu(cpu);
+        (cpu.0, CpuInfo { core: place(&cores, info.core), llc: place(&llcs, info.llc), ..info })
+    };
+    cpus.iter().map(row).collect()
 }
 
-fn add_mask(variables: &mut BTreeMap<String, i128>, cpus: &CpuSet) {
+fn of_machine(topology: &Topology, online: &BTreeMap<u32, CpuInfo>) -> Variables {
+    let count = |number: fn(&CpuInfo) -> u32| online.values().map(number).collect::<BTreeSet<u32>>().len();
+    let last_node = online.values().map(|cpu| cpu.node).max().unwrap_or(0);
+    let mut variables: Variables = [
+        ("nr_cpus", topology.cpu_count()),
+        ("nr_online_cpus", online.len()),
+        ("nr_cores", count(|cpu| cpu.core)),
+        ("nr_llcs", count(|cpu| cpu.llc)),
+        ("nr_nodes", last_node as usize + 1),
+        ("nr_threads", most(online.iter().map(|(cpu, info)| (info.core, *cpu)))),
+        ("nr_cores_of_llc", most(online.values().map(|cpu| (cpu.llc, cpu.core)))),
+        ("nr_llcs_of_node", most(online.values().map(|cpu| (cpu.node, cpu.llc)))),
+        ("smt", topology.has_smt().into()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value as i128))
+    .into();
+    add_mask(&mut variables, &topology.all());
+    variables
+}
+
+/// How many different members the largest of some groups has, of pairs of group and member.
+fn most(pairs: impl Iterator<Item = (u32, u32)>) -> usize {
+    let mut groups: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for (group, member) in pairs {
+        groups.entry(group).or_default().insert(member);
+    }
+    groups.values().map(BTreeSet::len).max().unwrap_or(0)
+}
+
+fn add_mask(variables: &mut Variables, cpus: &CpuSet) {
     let mut words = [0_u64; 16];
     for cpu in cpus.iter() {
         words[cpu.index() / 64] |= 1 << (cpu.index() % 64);
@@ -143,5 +181,48 @@ mod tests {
         let llcs = facts.each(Some(Each::Llc));
         assert_eq!((llcs[1]["llc"], llcs[1]["count"]), (1, 4));
         assert_eq!(facts.each(None).len(), 1);
+    }
+    fn with_offline(topology: Topology, cpus: &str) -> Facts {
+        Facts::new(&topology.with_offline(cpus.parse().unwrap()).unwrap())
+    }
+
+    /// The values of some variables in each round.
+    fn of_rounds(facts: &Facts, each: Each, names: [&str; 4]) -> Vec<[i128; 4]> {
+        facts.each(Some(each)).iter().map(|round| names.map(|name| round[name])).collect()
+    }
+
+    #[test]
+    fn what_has_no_cpu_online_is_left_out() {
+        let facts = with_offline(Topology::uniform(2, 1, 2, 1).unwrap(), "2-3");
+        let all = facts.variables();
+        let wanted =
+            [("nr_cpus", 4), ("nr_online_cpus", 2), ("nr_cores", 2), ("nr_llcs", 1), ("nr_nodes", 1)];
+        for (name, value) in wanted {
+            assert_eq!(all[name], value, "{name}");
+        }
+        for (each, number) in [(Each::Llc, "llc"), (Each::Node, "node")] {
+            assert_eq!(
+                of_rounds(&facts, each, [number, "cpu", "count", "mask_0"]),
+                [[0, 0, 2, 3]],
+                "{each:?}"
+            );
+        }
+        assert_eq!((facts.each(Some(Each::Cpu)).len(), facts.each(Some(Each::Core)).len()), (2, 2));
+    }
+
+    #[test]
+    fn cores_and_caches_are_numbered_without_those_offline_and_nodes_with_them() {
+        let facts = with_offline(Topology::uniform(3, 1, 2, 1).unwrap(), "1-3");
+        let all = facts.variables();
+        let wanted =
+            [("nr_cpus", 6), ("nr_online_cpus", 3), ("nr_cores", 3), ("nr_llcs", 2), ("nr_nodes", 3)];
+        for (name, value) in wanted {
+            assert_eq!(all[name], value, "{name}");
+        }
+        assert_eq!((all["nr_cores_of_llc"], all["nr_llcs_of_node"], all["nr_threads"]), (2, 1, 1));
+        let cpus = of_rounds(&facts, Each::Cpu, ["index", "cpu", "core", "llc"]);
+        assert_eq!(cpus, [[0, 0, 0, 0], [1, 4, 1, 1], [2, 5, 2, 1]]);
+        let nodes = of_rounds(&facts, Each::Node, ["index", "node", "cpu", "mask_0"]);
+        assert_eq!(nodes, [[0, 0, 0, 1], [1, 2, 4, 0b11_0000]]);
     }
 }

@@ -139,6 +139,21 @@ impl SetupFile {
         self.file.object.is_none() || self.file.object == name
     }
 
+    /// Why no object of a run took it, and what to do.
+    pub fn why_unused(&self) -> String {
+        let path = self.path.display();
+        match &self.file.object {
+            Some(object) => format!(
+                "--setup {path}: it is for {object}, and no scheduler here is that file: name it with --scheduler, or \
+                 change `object` in the set-up file"
+            ),
+            None => format!(
+                "--setup {path}: no scheduler here takes it; those of the library need none, and an object takes the \
+                 first set-up file that is for it: name the object's file with --scheduler"
+            ),
+        }
+    }
+
     /// Changes the image as a user half does before it loads, and returns what is to be done after that.
     ///
     /// # Errors

@@ -7,7 +7,6 @@ use super::expression::Scope;
 use super::value;
 use schedlab_bpf::btf::{Btf, Kind};
 use schedlab_bpf::image::ObjectImage;
-use schedlab_bpf::object::knobs::nearest;
 use schedlab_model::machine::KernelVersion;
 use schedlab_sim::ext::kernel_btf;
 use toml::Value;
@@ -21,19 +20,10 @@ pub(super) fn change(
 ) -> Result<Vec<String>, String> {
     let types = scope.object;
     let ops_type = types.find_struct("sched_ext_ops").ok_or("the object has no struct sched_ext_ops")?;
-    let member = types.member(ops_type, name).ok_or_else(|| {
-        let known = types.members(ops_type).iter().map(|member| types.string(member.name_offset));
-        let near = nearest(name, known);
-        format!("struct sched_ext_ops has no member `{name}`{near}")
-    })?;
+    let member = value::member_of(types, ops_type, name)?;
     let mut bytes = vec![0; types.size_of(member.type_id).unwrap_or(0) as usize];
     let left_out = match name {
-        "flags" => {
-            let (flags, left_out) = flags(value, scope)?;
-            let flags = Value::String(flags.to_string());
-            value::encode(&flags, member.type_id, &mut bytes, scope)?;
-            left_out
-        }
+        "flags" => flags(value, member.type_id, &mut bytes, scope)?,
         _ => value::encode(value, member.type_id, &mut bytes, scope).map(|()| Vec::new())?,
     };
     for ops in image.struct_ops.iter_mut().filter(|ops| ops.type_name == "sched_ext_ops") {
@@ -43,19 +33,29 @@ pub(super) fn change(
     Ok(left_out)
 }
 
-/// The flags that are asked for and that the kernel has, and the names of those that it lacks.
-fn flags(value: &Value, scope: &Scope<'_>) -> Result<(i128, Vec<String>), String> {
+/// Writes the flags that are asked for and that the kernel has; the names of those that it lacks.
+fn flags(value: &Value, type_id: u32, bytes: &mut [u8], scope: &Scope<'_>) -> Result<Vec<String>, String> {
     let lacking = lacking(scope.kernel);
     let mut scope = scope.clone();
-    scope.variables.extend(lacking.iter().cloned());
-    let asked = value::plain(value, &scope)?;
-    let left_out: Vec<_> = lacking.into_iter().filter(|(_, flag)| asked & flag != 0).collect();
-    let kept = left_out.iter().fold(asked, |flags, (_, flag)| flags & !flag);
-    Ok((kept, left_out.into_iter().map(|(name, _)| name).collect()))
+    scope.variables.extend(lacking.iter().map(|(name, flag)| (name.clone(), i128::from(*flag))));
+    // What was asked for is encoded whole: a number out of bounds is told as it was written.
+    value::encode(value, type_id, bytes, &scope)?;
+    let cut = |(name, flag): (String, u64)| take_out(bytes, flag).then_some(name);
+    Ok(lacking.into_iter().filter_map(cut).collect())
+}
+
+/// Takes flags out of a number in little-endian order, if any of them is in.
+fn take_out(bytes: &mut [u8], flags: u64) -> bool {
+    let mut found = false;
+    for (byte, flags) in bytes.iter_mut().zip(flags.to_le_bytes()) {
+        found |= *byte & flags != 0;
+        *byte &= !flags;
+    }
+    found
 }
 
 /// Flags of other kernels. Their bits mean the same in all.
-fn lacking(kernel: &Btf) -> Vec<(String, i128)> {
+fn lacking(kernel: &Btf) -> Vec<(String, u64)> {
     let here = flags_of(kernel);
     let mut all = flags_of(&kernel_btf(KernelVersion::V7_2));
     all.extend(flags_of(&kernel_btf(KernelVersion::V6_12)));
@@ -65,11 +65,11 @@ fn lacking(kernel: &Btf) -> Vec<(String, i128)> {
     all
 }
 
-fn flags_of(kernel: &Btf) -> Vec<(String, i128)> {
+fn flags_of(kernel: &Btf) -> Vec<(String, u64)> {
     let Some(id) = kernel.find_enum("scx_ops_flags") else { return Vec::new() };
     let Kind::Enum { values, .. } = kernel.resolved_kind(id) else { return Vec::new() };
     let flag = |value: &schedlab_bpf::btf::Enumerator| {
-        (kernel.string(value.name_offset).to_owned(), i128::from(value.value as u64))
+        (kernel.string(value.name_offset).to_owned(), value.value as u64)
     };
     // Masks of several flags differ between kernels.
     values.iter().filter(|value| value.value.count_ones() == 1).map(flag).collect()
@@ -81,14 +81,17 @@ mod tests {
     use schedlab_bpf::btf::BtfBuilder;
     use std::collections::BTreeMap;
 
-    fn flags_on(kernel: KernelVersion, text: &str) -> Result<(i128, Vec<String>), String> {
+    fn flags_on(kernel: KernelVersion, text: &str) -> Result<(u64, Vec<String>), String> {
         let mut builder = BtfBuilder::new();
         // What the object was compiled against does not matter.
         builder.declare("enum scx_ops_flags { SCX_OPS_ALWAYS_ENQ_IMMED = 128 };").expect("well formed");
+        let flags_type = builder.type_id("u64").expect("known");
         let (object, kernel) = (builder.finish(), kernel_btf(kernel));
         let variables = BTreeMap::from([("nr_nodes".to_owned(), 1)]);
-        let value = Value::String(text.to_owned());
-        flags(&value, &Scope { variables, object: &object, kernel: &kernel })
+        let (value, mut bytes) = (Value::String(text.to_owned()), [0; 8]);
+        let scope = Scope { variables, object: &object, kernel: &kernel };
+        let left_out = flags(&value, flags_type, &mut bytes, &scope)?;
+        Ok((u64::from_le_bytes(bytes), left_out))
     }
 
     #[test]
@@ -114,5 +117,10 @@ mod tests {
     fn a_flag_that_no_kernel_has_is_a_mistake() {
         let error = flags_on(KernelVersion::V6_12, "SCX_OPS_ALWAYS_ENQ_IMED").expect_err("no such flag");
         assert!(error.contains("did you mean SCX_OPS_ALWAYS_ENQ_IMMED"), "{error}");
+    }
+    #[test]
+    fn flags_out_of_bounds_are_told_as_they_were_written() {
+        let error = flags_on(KernelVersion::V6_18, "-1").expect_err("no flags");
+        assert!(error.contains("-1 is out of bounds: 0 to 18446744073709551615"), "{error}");
     }
 }

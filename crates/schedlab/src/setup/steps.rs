@@ -5,7 +5,7 @@
 
 use super::expression::{Scope, evaluate};
 use super::facts::{Each, Facts};
-use super::value::{encode, encode_untyped, plain};
+use super::value::{encode, encode_untyped, member_of, plain};
 use schedlab_bpf::btf::{Btf, Kind};
 use schedlab_bpf::image::ObjectImage;
 use schedlab_bpf::maps::kind;
@@ -344,13 +344,10 @@ fn check_members(step: &StepText, image: &ObjectImage) -> Result<(), Mistake> {
     else {
         return Ok(());
     };
-    let types = &image.btf;
-    let stray = step.with.iter().find(|(name, _)| types.member(context, name).is_none());
-    let Some((name, value)) = stray else { return Ok(()) };
-    let known = types.members(context).iter().map(|member| types.string(member.name_offset));
-    let near = nearest(name, known);
-    let problem = format!("{program}: with: {} has no member `{name}`{near}", types.c_type(context));
-    Err((value.span().start, problem))
+    step.with.iter().try_for_each(|(name, value)| {
+        let found = member_of(&image.btf, context, name);
+        found.map(drop).map_err(|problem| (value.span().start, format!("{program}: with: {problem}")))
+    })
 }
 
 /// A name without the `?` that lets it be absent; `None` if it has one and is absent.

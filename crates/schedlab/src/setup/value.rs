@@ -3,7 +3,8 @@
 //! A number, text or table goes where the object's types say. Not here: numbers (`expression`).
 
 use super::expression::{Scope, evaluate};
-use schedlab_bpf::btf::{Btf, INT_BOOL, INT_SIGNED, Kind};
+use schedlab_bpf::btf::{Btf, INT_BOOL, INT_SIGNED, Kind, MemberPath};
+use schedlab_bpf::object::knobs::nearest;
 use toml::Value;
 
 /// Writes a value of a type into its bytes; what the value does not mention stays.
@@ -77,6 +78,18 @@ pub fn plain(value: &Value, scope: &Scope<'_>) -> Result<i128, String> {
     }
 }
 
+/// A member of a struct by its name.
+///
+/// # Errors
+/// A name that it does not have, with one that is near.
+pub fn member_of(types: &Btf, type_id: u32, name: &str) -> Result<MemberPath, String> {
+    types.member(type_id, name).ok_or_else(|| {
+        let known = types.members(type_id).iter().map(|member| types.string(member.name_offset));
+        let near = nearest(name, known);
+        format!("{} has no member `{name}`{near}", types.c_type(type_id))
+    })
+}
+
 fn array(
     value: &Value,
     element: u32,
@@ -117,11 +130,7 @@ fn member(
     scope: &Scope<'_>,
 ) -> Result<(), String> {
     let types = scope.object;
-    let found = types.member(type_id, name).ok_or_else(|| {
-        let known = types.members(type_id).iter().map(|member| types.string(member.name_offset));
-        let near = schedlab_bpf::object::knobs::nearest(name, known);
-        format!("{} has no such member{near}", types.c_type(type_id))
-    })?;
+    let found = member_of(types, type_id, name)?;
     if found.bit_size != 0 {
         let value = plain(value, scope)?;
         return bitfield(value, found.bit_offset, found.bit_size, bytes);
