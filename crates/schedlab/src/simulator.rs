@@ -128,8 +128,18 @@ impl SimulatedMachine {
         &self.pieces
     }
 
+    /// Prepares every candidate.
+    ///
+    /// # Errors
+    /// What cannot be loaded, or a set-up file that was given and that no object takes.
+    pub fn prepare_all(&mut self, candidates: &[Candidate]) -> Result<()> {
+        candidates.iter().try_for_each(|candidate| self.prepare(candidate))?;
+        let unused = self.setups.iter().find(|setup| !self.taken.contains(setup.path()));
+        unused.map_or(Ok(()), |setup| Err(anyhow!(setup.why_unused())))
+    }
+
     /// Loads and compiles what a candidate needs, for every piece of work, and what the work's own changes attach.
-    pub fn prepare(&mut self, candidate: &Candidate) -> Result<()> {
+    fn prepare(&mut self, candidate: &Candidate) -> Result<()> {
         if self.attachable.is_none() {
             let all: Result<_> = (0..self.pieces.len()).map(|index| self.load_attachable(index)).collect();
             self.attachable = Some(all?);
@@ -220,15 +230,7 @@ impl SimulatedMachine {
         SetupFile::beside(name).map(|path| SetupFile::read(&path)).transpose()
     }
 
-    /// Every set-up file that was given is taken by an object. Only known once all candidates are prepared, so it is
-    /// asked when runs begin.
-    fn check_setups(&self) -> Result<(), MachineError> {
-        let unused = self.setups.iter().find(|setup| !self.taken.contains(setup.path()));
-        unused.map_or(Ok(()), |setup| Err(MachineError::Work(setup.why_unused())))
-    }
-
     fn configuration(&self, request: &RunRequest<'_>) -> Result<SimulationConfig, MachineError> {
-        self.check_setups()?;
         let piece = &self.pieces[request.work];
         let scheduler = match &request.candidate.scheduler {
             SchedulerChoice::Kernel => Scheduler::Kernel,

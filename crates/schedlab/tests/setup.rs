@@ -45,7 +45,7 @@ fn an_object_with_a_user_half_runs_with_its_set_up_file() {
     simulate(&object, &[]).refused(2, &["per_pair", "max_entries", "set-up file"]);
     let other = scratch("setup-elsewhere");
     let setup = file(&other, "given.toml", SETUP);
-    simulate("fair", &["--setup", &setup]).refused(2, &["--setup is for an object"]);
+    simulate("fair", &["--setup", &setup]).refused(2, &["no scheduler here"]);
     let said = simulate(&object, &["--setup", &setup]).done().out;
     assert!(said.contains("is set up by"), "{said}");
     // Found beside the object too.

@@ -19,7 +19,6 @@ use schedlab_model::lever::{Candidate, SchedulerChoice, Setting};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
 use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
-use schedlab_model::workload::change::{Change, TimedChange};
 use schedlab_report::result::{self, Environment, ResultFile};
 use schedlab_report::text::TextOptions;
 use schedlab_report::{json, parquet};
@@ -310,20 +309,8 @@ fn check_knobs(candidate: &Candidate) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a scheduler from BPF is attached, from the start or by a change during the run.
-pub fn attach_objects(candidates: &[Candidate], pieces: &[Piece]) -> bool {
-    let is_object = |candidate: &Candidate| matches!(candidate.scheduler, SchedulerChoice::Object(_));
-    let attaches = |timed: &TimedChange| matches!(timed.change, Change::Scheduler(Some(_)));
-    candidates.iter().any(is_object) || pieces.iter().any(|piece| piece.workload.changes.iter().any(attaches))
-}
-
-/// Reads set-up files, which are for nothing without an object among the schedulers.
-pub fn setups(paths: &[PathBuf], with_object: bool) -> Result<Vec<SetupFile>, Failure> {
-    if !paths.is_empty() && !with_object {
-        return Err(Failure::BadInput(anyhow!(
-            "--setup is for an object, and no scheduler here is one: name it with --scheduler ./my.bpf.o"
-        )));
-    }
+/// Reads set-up files.
+pub fn setups(paths: &[PathBuf]) -> Result<Vec<SetupFile>, Failure> {
     let read = |path: &PathBuf| SetupFile::read(path).map_err(Failure::BadInput);
     paths.iter().map(read).collect()
 }

@@ -172,13 +172,10 @@ fn compare_prepared(
 ) -> Result<Outcome, Failure> {
     let mut result = common::empty_result(&prepared.pieces[0].machine);
     let Prepared { pieces, recordings, works, notes } = prepared;
-    let with_object = common::attach_objects(&candidates, &pieces);
     let mut machine =
         SimulatedMachine::new(pieces, args.run.jobs, args.run.duration, Arc::clone(interrupted))
-            .with_setups(common::setups(&args.setup, with_object)?);
-    for candidate in &candidates {
-        machine.prepare(candidate)?;
-    }
+            .with_setups(common::setups(&args.setup)?);
+    machine.prepare_all(&candidates)?;
     choose_objective(&mut asked, &recordings);
     let mut gain_max = None;
     let first = recordings.iter().position(Option::is_some);

@@ -25,13 +25,12 @@ pub fn run(args: &SimulateArgs, context: Context) -> Result<(), Failure> {
     let kernel = pieces[0].machine.kernel;
     let sets = common::sets(&args.set, args.weights.as_deref());
     let candidate = common::candidates(std::slice::from_ref(&args.scheduler), &sets, kernel)?.remove(0);
-    let with_object = common::attach_objects(std::slice::from_ref(&candidate), &pieces);
     let run = &args.run;
     let interrupted = common::interrupt_flag();
     let mut machine = SimulatedMachine::new(pieces, run.jobs, run.duration, interrupted)
-        .with_setups(common::setups(&args.setup, with_object)?)
+        .with_setups(common::setups(&args.setup)?)
         .with_restart(args.restart);
-    machine.prepare(&candidate)?;
+    machine.prepare_all(std::slice::from_ref(&candidate))?;
     let request =
         |seed: u64| RunRequest { candidate: &candidate, work: 0, seed: run.seed + seed, cost_seed: None };
     if args.dry_run {

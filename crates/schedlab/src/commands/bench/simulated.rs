@@ -30,9 +30,7 @@ pub fn rows(
     let mut machine =
         SimulatedMachine::new(prepared.pieces, args.jobs, args.duration, Arc::clone(interrupted))
             .with_watchdog(!args.no_watchdog);
-    for candidate in &candidates {
-        machine.prepare(candidate)?;
-    }
+    machine.prepare_all(&candidates)?;
     let runs: Vec<(usize, &Candidate)> =
         (0..parts.len()).flat_map(|part| candidates.iter().map(move |candidate| (part, candidate))).collect();
     let bar = progress::bar(context.quiet, runs.len() as u64, args.bench.name());

@@ -25,9 +25,7 @@ pub(super) fn rows(
     let mut machine =
         SimulatedMachine::new(prepared.pieces, args.jobs, args.duration, Arc::clone(interrupted))
             .with_watchdog(!args.no_watchdog);
-    for candidate in &candidates {
-        machine.prepare(candidate)?;
-    }
+    machine.prepare_all(&candidates)?;
     let spinner = progress::spinner(context.quiet, "simulating programs".to_owned());
     let mut all = Vec::new();
     for candidate in &candidates {
