@@ -21,11 +21,21 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Writes a file whole or not at all; `-` is standard output. Under sudo the file belongs to the user who
-/// called.
+/// called. Devices and pipes are written to, and links followed: a file in the place of `/dev/null` would break the machine.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     if path.as_os_str() == "-" {
         return print_bytes(bytes);
     }
+    let failed = |error| unwritten(error, &format!("cannot write {}", path.display()));
+    if is_special(path) {
+        return std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(bytes))
+            .map_err(failed);
+    }
+    let followed = std::fs::canonicalize(path);
+    let path = followed.as_deref().unwrap_or(path);
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(directory) = directory {
         make_directory(directory)?;
@@ -38,8 +48,13 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     written.map_err(|error| {
         // What is there of it is of no use, and takes space where there is none.
         drop(std::fs::remove_file(&partial));
-        unwritten(error, &format!("cannot write {}", path.display()))
+        failed(error)
     })
+}
+
+/// Whether it is there and neither a file nor a directory, links followed.
+pub fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
 /// A full disk is no mistake of the command line.

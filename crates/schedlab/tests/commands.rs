@@ -6,6 +6,9 @@ mod support;
 use schedlab_report::compare::Overall;
 use schedlab_report::json;
 use serde_json::Value;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use support::{file, recording, run, run_in, scratch};
 
 /// The rt-app file of the simulator's benchmark, shorter: a few tasks that run and sleep.
@@ -361,4 +364,25 @@ fn virtual_runtime_and_cpu_time_are_drawn() {
     run(&["simulate", hogs, "--cpus", "1", "-s", "staircase", "--html", "levels.html"]);
     let text = String::from_utf8(read("levels.html")).expect("text");
     assert!(text.contains("CPU time of each task") && !text.contains("virtual runtime of each task"));
+}
+
+/// Whoever writes to `/dev/null` as root must find it there afterwards.
+#[test]
+fn results_go_into_pipes_and_through_links_and_replace_neither() {
+    let directory = scratch("special");
+    let (pipe, link, real) =
+        (directory.join("pipe"), directory.join("link.json"), directory.join("real.json"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("runs").success());
+    std::os::unix::fs::symlink("real.json", &link).expect("linked");
+    std::fs::write(&real, "old").expect("written");
+    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().expect("starts");
+    let simulate = |file: &str| run_in(&directory, &["simulate", "ping-pong:rounds=3", "-q", "--json", file]);
+    simulate("pipe").done();
+    let read = reader.wait_with_output().expect("ends").stdout;
+    assert!(read.starts_with(b"{") && read.ends_with(b"}\n"), "{}", String::from_utf8_lossy(&read));
+    simulate("link.json").done();
+    let kind = |path: &Path| std::fs::symlink_metadata(path).expect("there").file_type();
+    assert!(kind(&pipe).is_fifo() && kind(&link).is_symlink());
+    assert!(std::fs::read(&real).expect("there").starts_with(b"{"));
+    run_in(&directory, &["record", "-o", "pipe", "--", "true"]).refused(2, &["pipe is no file", "-o"]);
 }

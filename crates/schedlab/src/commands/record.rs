@@ -5,9 +5,9 @@ use super::common;
 use crate::args::RecordArgs;
 use crate::failure::Failure;
 use crate::inputs::{machines, work};
-use crate::output::{give_to_caller, is_full, make_directory, print_text, write_json};
+use crate::output::{give_to_caller, is_full, is_special, make_directory, print_text, write_json};
 use crate::progress;
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use indicatif::ProgressBar;
 use schedlab_host::capability;
 use schedlab_host::record::{
@@ -152,6 +152,10 @@ pub fn record_to(
     interrupted: Arc<AtomicBool>,
     context: Context,
 ) -> Result<RecordSummary, Failure> {
+    if is_special(path) {
+        let problem = "is no file: a recording is written beside its file and then takes its place";
+        return Err(Failure::BadInput(anyhow!("{} {problem}; name a file with -o", path.display())));
+    }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let made = parent.filter(|directory| !directory.exists());
     let what = options.target.to_string();
