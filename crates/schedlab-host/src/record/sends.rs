@@ -84,6 +84,17 @@ impl Rest {
         (0..table.len().min(usize::from(u8::MAX)) as u8).find(fits)
     }
 
+    /// The same, and if they fit only one of the two, as that has it: one send that nobody saw would else cost all of them.
+    pub(super) fn about_first_in(
+        &self,
+        table: &Table,
+        before: Option<ChannelId>,
+        after: Option<ChannelId>,
+    ) -> Option<u8> {
+        let first = |before, after| self.first_in(table, before, after);
+        first(before, after).or_else(|| first(before, None)).or_else(|| first(None, after))
+    }
+
     /// Bytes of as many sends from there on, and which would be next.
     fn walk(&self, table: &Table, first: u8) -> Option<(u64, u8)> {
         let (mut at, mut bytes) = (first, 0);
@@ -120,6 +131,13 @@ mod tests {
         assert_eq!(six.first_in(&table(), None, channel(2)), Some(0));
         assert_eq!(six.first_in(&table(), channel(3), channel(2)), Some(0));
         assert_eq!(six.first_in(&table(), channel(3), channel(1)), None);
+        assert_eq!(
+            six.about_first_in(&table(), channel(3), channel(1)),
+            Some(0),
+            "after 3, as that was seen"
+        );
+        assert_eq!(six.about_first_in(&table(), channel(9), channel(2)), Some(0), "before 2");
+        assert_eq!(six.about_first_in(&table(), channel(9), channel(8)), None);
         assert_eq!(six.first_in(&table(), None, None), None, "nothing tells where it began");
         assert_eq!(six.first_in(&table(), channel(9), None), None, "another's pattern");
     }

@@ -375,7 +375,7 @@ impl<W: Write> Translator<W> {
         let Sender { rest: Some(rest), last, .. } = self.senders[task.index()] else { return Ok(()) };
         self.senders[task.index()].rest = None;
         let own = self.patterns.get(&task);
-        let mut first = own.and_then(|own| rest.first_in(own, last, after));
+        let mut first = own.and_then(|own| rest.about_first_in(own, last, after));
         if own.is_none() {
             let parent = self.tasks[task.index()].parent;
             let siblings =

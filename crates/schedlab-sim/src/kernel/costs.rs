@@ -168,7 +168,7 @@ impl CostTable {
 }
 
 /// The value that so many of 2^20 samples do not exceed: evenly between two quantiles, never below the first or above the
-/// last.
+/// last. Between the last two, a tail that may span a decade, most are near the lower one.
 fn between_quantiles(quantiles: &[u64; 8], position: u64) -> u64 {
     let above = BOUNDS.partition_point(|bound| *bound <= position);
     let Some(&end) = BOUNDS.get(above) else { return quantiles[7] };
@@ -176,7 +176,12 @@ fn between_quantiles(quantiles: &[u64; 8], position: u64) -> u64 {
         return quantiles[0];
     }
     let (start, low) = (BOUNDS[above - 1], quantiles[above - 1]);
-    low + quantiles[above].saturating_sub(low) * (position - start) / (end - start)
+    let rise = quantiles[above].saturating_sub(low);
+    let mut part = ((position - start) << 20) / (end - start);
+    if above == BOUNDS.len() - 1 {
+        part = part * part >> 20;
+    }
+    low + (u128::from(rise) * u128::from(part) >> 20) as u64
 }
 
 #[cfg(test)]
