@@ -3,6 +3,7 @@
 //!
 //! Pure. Not here: how sends are told ([`super::translate`]).
 
+use super::raw::RawRecord;
 use schedlab_model::ChannelId;
 use schedlab_model::recording::PatternEntry;
 
@@ -93,6 +94,11 @@ impl Rest {
     ) -> Option<u8> {
         let first = |before, after| self.first_in(table, before, after);
         first(before, after).or_else(|| first(before, None)).or_else(|| first(None, after))
+    }
+
+    /// As a run of its task's table from that entry on.
+    pub(super) fn as_run(&self, raw: &RawRecord, first: u8) -> RawRecord {
+        RawRecord { op: first, flags: 0, a: u64::from(self.sends), b: self.since, ..*raw }
     }
 
     /// Bytes of as many sends from there on, and which would be next.

@@ -407,7 +407,8 @@ mod tests {
         let (given_end, given) = pipe().expect("a pipe");
         // SAFETY: a plain system call on a descriptor of ours.
         assert_eq!(unsafe { libc::fcntl(given.as_raw_fd(), libc::F_SETFD, 0) }, 0);
-        let script = format!("printf word >&{}", given.as_raw_fd());
+        // Not `>&N`: some shells know numbers of one digit only.
+        let script = format!("printf word > /proc/self/fd/{}", given.as_raw_fd());
         let mut child = Child::prepare(&["sh".to_owned(), "-c".to_owned(), script]).expect("fork works");
         drop(ours);
         let mut rest = Vec::new();

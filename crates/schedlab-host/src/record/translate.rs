@@ -375,27 +375,37 @@ impl<W: Write> Translator<W> {
         let Sender { rest: Some(rest), last, .. } = self.senders[task.index()] else { return Ok(()) };
         self.senders[task.index()].rest = None;
         let own = self.patterns.get(&task);
-        let mut first = own.and_then(|own| rest.about_first_in(own, last, after));
-        if own.is_none() {
-            let parent = self.tasks[task.index()].parent;
-            let siblings =
-                self.patterns.iter().filter(|(other, _)| self.tasks[other.index()].parent == parent);
-            let fitting = |(_, table): (&TaskId, &Table)| {
-                rest.first_in(table, last, after).map(|first| (first, table.clone()))
-            };
-            if let Some((found, table)) = siblings.filter_map(fitting).next() {
-                for (at, entry) in table.iter().enumerate() {
-                    if let Some(entry) = entry {
-                        self.writer.pattern(task, at as u8, entry);
-                    }
-                }
-                self.patterns.insert(task, table);
-                first = Some(found);
+        if let Some(first) = own.and_then(|own| rest.about_first_in(own, last, after)) {
+            return self.run(&rest.as_run(raw, first));
+        }
+        let Some((first, table)) = self.of_sibling(task, |table| rest.about_first_in(table, last, after))
+        else {
+            return Ok(());
+        };
+        self.tell_table(task, &table);
+        let own = self.patterns.insert(task, table);
+        self.run(&rest.as_run(raw, first))?;
+        // Its own, known in part only, is what the kernel's later records are about.
+        if let Some(own) = own {
+            self.tell_table(task, &own);
+            self.patterns.insert(task, own);
+        }
+        Ok(())
+    }
+
+    /// The table of a task of the same parent that fits, and what it says.
+    fn of_sibling(&self, task: TaskId, fit: impl Fn(&Table) -> Option<u8>) -> Option<(u8, Table)> {
+        let parent = self.tasks[task.index()].parent;
+        let siblings = self.patterns.iter().filter(|(other, _)| self.tasks[other.index()].parent == parent);
+        siblings.filter_map(|(_, table)| fit(table).map(|first| (first, table.clone()))).next()
+    }
+
+    fn tell_table(&mut self, task: TaskId, table: &Table) {
+        for (at, entry) in table.iter().enumerate() {
+            if let Some(entry) = entry {
+                self.writer.pattern(task, at as u8, entry);
             }
         }
-        let Some(first) = first else { return Ok(()) };
-        let run = RawRecord { op: first, flags: 0, a: u64::from(rest.sends), b: rest.since, ..*raw };
-        self.run(&run)
     }
 
     fn translate(&mut self, raw: &RawRecord) -> Option<EventKind> {
@@ -726,6 +736,46 @@ mod tests {
         }
         let bytes = translator.into_writer().finish(&provenance, Nanos(40)).expect("in memory");
         codec::decode(&bytes).expect("a recording").events.len()
+    }
+
+    /// Task 7's own table was told when it knew two of the four channels, task 8's, of the same parent, when it knew all.
+    #[test]
+    fn sends_that_go_on_where_the_own_table_ends_are_told_by_that_of_a_sibling() {
+        let machine = MachineDescription::generic("test", Topology::flat(1).expect("a CPU"));
+        let provenance = Provenance::default();
+        let writer = RecordingWriter::new(Vec::new(), &provenance, &machine).expect("in memory");
+        let tasks = [7, 8].map(|pid| TaskInfo { pid, tgid: pid, ..idle() });
+        let mut translator = Translator::new(writer, 0, tasks.to_vec());
+        let entry = |pid: u32, at: u8, next: u8| RawRecord {
+            kind: kind::PATTERN,
+            op: at,
+            flags: next,
+            pid,
+            time: 10,
+            a: 100 + u64::from(at),
+            b: 50,
+            ..RawRecord::default()
+        };
+        let own = [entry(7, 0, 1), entry(7, 1, u8::MAX)];
+        let of_sibling = (0..4).map(|at| entry(8, at, (at + 1) % 4));
+        let run = |a: u64| RawRecord { kind: kind::RUN, op: 0, a, b: 11, time: 15, ..entry(7, 0, 0) };
+        let rest = RawRecord { kind: kind::REST, time: 20, a: 16, b: 300 | 6 << 40, ..entry(7, 0, 0) };
+        for raw in own.into_iter().chain(of_sibling).chain([run(2), rest, RawRecord { time: 30, ..run(1) }]) {
+            translator.record(&raw).expect("in memory");
+        }
+        let bytes = translator.into_writer().finish(&provenance, Nanos(40)).expect("in memory");
+        let recording = codec::decode(&bytes).expect("a recording");
+        let sent: Vec<u64> = recording
+            .events
+            .iter()
+            .filter_map(|event| match event.kind {
+                EventKind::OperationExit { channel, .. } => {
+                    Some(recording.channels[channel.index()].identity)
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(sent, [100, 101, 102, 103, 100, 101, 102, 103, 100]);
     }
 
     #[test]
