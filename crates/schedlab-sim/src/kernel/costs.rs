@@ -179,9 +179,9 @@ fn between_quantiles(quantiles: &[u64; 8], position: u64) -> u64 {
     let rise = quantiles[above].saturating_sub(low);
     let mut part = ((position - start) << 20) / (end - start);
     if above == BOUNDS.len() - 1 {
-        part = part * part >> 20;
+        part = (part * part) >> 20;
     }
-    low + (u128::from(rise) * u128::from(part) >> 20) as u64
+    low + ((u128::from(rise) * u128::from(part)) >> 20) as u64
 }
 
 #[cfg(test)]
