@@ -182,8 +182,15 @@ mod tests {
         assert_eq!((llcs[1]["llc"], llcs[1]["count"]), (1, 4));
         assert_eq!(facts.each(None).len(), 1);
     }
+
     fn with_offline(topology: Topology, cpus: &str) -> Facts {
         Facts::new(&topology.with_offline(cpus.parse().unwrap()).unwrap())
+    }
+
+    fn counts_are(facts: &Facts, wanted: [i128; 5]) {
+        let (names, all) =
+            (["nr_cpus", "nr_online_cpus", "nr_cores", "nr_llcs", "nr_nodes"], facts.variables());
+        assert_eq!(names.map(|name| all[name]), wanted, "{names:?}");
     }
 
     /// The values of some variables in each round.
@@ -194,12 +201,7 @@ mod tests {
     #[test]
     fn what_has_no_cpu_online_is_left_out() {
         let facts = with_offline(Topology::uniform(2, 1, 2, 1).unwrap(), "2-3");
-        let all = facts.variables();
-        let wanted =
-            [("nr_cpus", 4), ("nr_online_cpus", 2), ("nr_cores", 2), ("nr_llcs", 1), ("nr_nodes", 1)];
-        for (name, value) in wanted {
-            assert_eq!(all[name], value, "{name}");
-        }
+        counts_are(&facts, [4, 2, 2, 1, 1]);
         for (each, number) in [(Each::Llc, "llc"), (Each::Node, "node")] {
             assert_eq!(
                 of_rounds(&facts, each, [number, "cpu", "count", "mask_0"]),
@@ -214,11 +216,7 @@ mod tests {
     fn cores_and_caches_are_numbered_without_those_offline_and_nodes_with_them() {
         let facts = with_offline(Topology::uniform(3, 1, 2, 1).unwrap(), "1-3");
         let all = facts.variables();
-        let wanted =
-            [("nr_cpus", 6), ("nr_online_cpus", 3), ("nr_cores", 3), ("nr_llcs", 2), ("nr_nodes", 3)];
-        for (name, value) in wanted {
-            assert_eq!(all[name], value, "{name}");
-        }
+        counts_are(&facts, [6, 3, 3, 2, 3]);
         assert_eq!((all["nr_cores_of_llc"], all["nr_llcs_of_node"], all["nr_threads"]), (2, 1, 1));
         let cpus = of_rounds(&facts, Each::Cpu, ["index", "cpu", "core", "llc"]);
         assert_eq!(cpus, [[0, 0, 0, 0], [1, 4, 1, 1], [2, 5, 2, 1]]);

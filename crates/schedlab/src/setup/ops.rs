@@ -118,6 +118,7 @@ mod tests {
         let error = flags_on(KernelVersion::V6_12, "SCX_OPS_ALWAYS_ENQ_IMED").expect_err("no such flag");
         assert!(error.contains("did you mean SCX_OPS_ALWAYS_ENQ_IMMED"), "{error}");
     }
+
     #[test]
     fn flags_out_of_bounds_are_told_as_they_were_written() {
         let error = flags_on(KernelVersion::V6_18, "-1").expect_err("no flags");
