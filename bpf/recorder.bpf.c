@@ -73,6 +73,7 @@ struct target {
 	u8 attributes_known;
 	u8 telling;		/* how its writes were told last */
 	u8 advances;		/* what advances while it runs, enum clock */
+	u32 phase;		/* of the recorder's control then */
 	u64 vruntime;		/* of the fair class, when it came to its CPU */
 	struct pattern pattern;
 };
@@ -358,9 +359,7 @@ static __noinline int send_slowly(struct sock *sk, struct ring *ring, int result
 		return 0;
 	now = bpf_ktime_get_ns();
 	flush_sends(task, now, 0);
-	if (target->telling == TELLING_PATTERNS)
-		settle_writes(now, task, target, 0, 0);
-	target->telling = TELLING_SENDS;
+	settle_unseen(now, task, target);
 	if (target->open && target->op == OP_SOCKET_SEND) {
 		channel = target->channel;
 		tell_exit(now, target, task->pid, result);
@@ -554,7 +553,9 @@ int BPF_PROG(wakes, struct task_struct *wakee)
 	if (context != 1 && task->pid) {
 		struct target *target = bpf_task_storage_get(&targets, task, 0, 0);
 
-		if (target && (!target->open || control.telling))
+		/* While not every return is told a call that has returned already may seem to be in progress, and a kernel
+		 * thread is woken on top of it by an interrupt rather than by it. */
+		if (target && (control.telling ? !(wakee->flags & PF_KTHREAD) : !target->open))
 			open_operation(now, task, target, false, context == 2);
 	}
 	tell(now, RECORD_WAKING, context, 0, task->pid, wakee->pid, task_cpu(wakee));
@@ -669,7 +670,14 @@ int mark_targets(struct bpf_iter__task *context)
 	if (!task)
 		return 0;
 	process = task->tgid;
-	if (bpf_map_lookup_elem(&target_processes, &process))
-		bpf_task_storage_get(&targets, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (bpf_map_lookup_elem(&target_processes, &process)) {
+		struct target *target = bpf_task_storage_get(&targets, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+		/* What it did before is not to be told. */
+		if (target) {
+			remember_reads(task, target);
+			remember_writes(task, target);
+		}
+	}
 	return 0;
 }

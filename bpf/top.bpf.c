@@ -162,8 +162,6 @@ struct bpf_iter__task___top {
 
 #pragma clang attribute pop
 
-#define PF_KTHREAD 0x00200000
-
 /* The run queue of a task's CPU; none without CONFIG_FAIR_GROUP_SCHED, which every distribution has. */
 static __always_inline const struct rq___top *rq_of(const struct task_struct___top *task)
 {

@@ -131,6 +131,20 @@ static __always_inline u64 min_u64(u64 a, u64 b)
 	return a < b ? a : b;
 }
 
+/* Tells sends as a run if so many with so many bytes follow the pattern; where it is then is not known otherwise. */
+static __noinline bool tell_run(u64 now, u32 pid, struct pattern *pattern, u64 sends, u64 bytes)
+{
+	struct ring *ring = this_ring();
+	u32 first = pattern->expected;
+
+	tell_pattern(now, pid, pattern);
+	if (!ring || pattern_follow(pattern, sends) != sends || pattern->sum != bytes)
+		return false;
+	tell(now, RECORD_RUN, first, 0, pid, sends, ring->since);
+	__sync_fetch_and_add(&ring->expected, sends);
+	return true;
+}
+
 /*
  * While telling by patterns: tells what the accounting says has been written since last told, as sends that
  * followed the pattern. What does not fit the pattern in number or bytes is told in sum, and counted for the reader to see.
@@ -142,7 +156,7 @@ static __noinline int settle_writes(u64 now, struct task_struct *task, struct ta
 	struct pattern *pattern = &target->pattern;
 	u64 writes = TRACED(task)->ioac.syscw - target->write_calls - later;
 	u64 bytes = TRACED(task)->ioac.wchar - target->write_bytes - later_bytes;
-	u32 first, count;
+	u32 first = pattern->expected, count;
 
 	if (!ring || !writes || writes > RUN_MAX)
 		return 0;
@@ -150,11 +164,20 @@ static __noinline int settle_writes(u64 now, struct task_struct *task, struct ta
 	__sync_fetch_and_add(&ring->writes, writes);
 	target->write_calls += writes;
 	target->write_bytes += bytes;
+	/* The next one that is seen does not follow the latest that was. */
+	pattern->last = PATTERN_NONE;
 	if (!pattern_holds(pattern))
-		pattern->expected = PATTERN_NONE;
+		first = pattern->expected = PATTERN_NONE;
 	if (target->open && is_write(target->op)) {
 		u64 size = bytes;
 
+		/* An exit of its own would be told behind what this CPU has told since it was. */
+		if (pattern_has(pattern, first) && pattern_at(pattern, first)->channel == target->channel &&
+		    tell_run(now, task->pid, pattern, writes, bytes)) {
+			target->open = 0;
+			return 0;
+		}
+		pattern->expected = first;
 		count = pattern_follow(pattern, target->op == OP_SOCKET_SEND);
 		/* Without a pattern it is what was asked for. */
 		if (writes > 1)
@@ -166,15 +189,8 @@ static __noinline int settle_writes(u64 now, struct task_struct *task, struct ta
 		if (!writes)
 			return 0;
 	}
-	tell_pattern(now, task->pid, pattern);
-	first = pattern->expected;
-	count = pattern_follow(pattern, writes);
-	if (count == writes && pattern->sum == bytes) {
-		tell(now, RECORD_RUN, first, 0, task->pid, count, ring->since);
-		__sync_fetch_and_add(&ring->expected, writes);
-	} else {
+	if (!tell_run(now, task->pid, pattern, writes, bytes))
 		tell(now, RECORD_REST, 0, 0, task->pid, ring->since, (bytes & ((1ULL << 40) - 1)) | writes << 40);
-	}
 	return 0;
 }
 
@@ -202,10 +218,36 @@ static __always_inline bool fits_accounting(struct task_struct *task, struct tar
 	return fits;
 }
 
+/*
+ * Whether the task may have sent without a hook since it was last looked at. A task that had no CPU while telling by
+ * patterns began may run, and be looked at for the first time when the hook is back.
+ */
+static __always_inline bool sent_unseen(struct target *target)
+{
+	return target->telling == TELLING_PATTERNS || target->phase != control.phase;
+}
+
+static __always_inline void looked_at(struct target *target)
+{
+	target->telling = control.telling;
+	target->phase = control.phase;
+}
+
+/* Tells what the task sent without a hook; its sends by the hook are told. */
+static __always_inline void settle_unseen(u64 now, struct task_struct *task, struct target *target)
+{
+	if (control.telling == TELLING_PATTERNS || sent_unseen(target))
+		settle_writes(now, task, target, 0, 0);
+	looked_at(target);
+}
+
 static __always_inline void learn_send(struct target *target, struct ring *ring, bool fits, u64 channel, u32 bytes)
 {
 	struct pattern *pattern = &target->pattern;
 
+	/* Others may have come before it: it is not the one that followed the latest. */
+	if (!fits)
+		pattern_lose(pattern);
 	if (pattern_learn(pattern, channel, bytes) && fits && pattern_holds(pattern))
 		__sync_fetch_and_add(&ring->expected, 1);
 	if (!fits)
@@ -250,9 +292,9 @@ static __noinline int flush_sends(struct task_struct *task, u64 now, u32 inside)
 	for (u32 i = 0; i < SENDS_MAX; i++)
 		if (i + inside < count)
 			bytes += (u32)ring->sends[i];
-	if (target->telling == TELLING_PATTERNS && control.telling == TELLING_SENDS)
+	if (control.telling == TELLING_SENDS && sent_unseen(target))
 		settle_writes(ring->sends_since, task, target, count - inside, bytes);
-	target->telling = control.telling;
+	looked_at(target);
 	fits = fits_accounting(task, target, count, bytes, inside);
 	if (inside)
 		target->write_bytes += (u32)ring->sends[(count - 1) & (SENDS_MAX - 1)];
@@ -276,10 +318,7 @@ static __always_inline void settle(u64 now, struct task_struct *task, struct tar
 
 	if (!ring)
 		return;
-	if (control.telling == TELLING_PATTERNS) {
-		target->telling = TELLING_PATTERNS;
-		settle_writes(now, task, target, 0, 0);
-	}
+	settle_unseen(now, task, target);
 	settle_reads(now, task, target, ring);
 	ring->since = now;
 }

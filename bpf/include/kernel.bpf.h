@@ -115,6 +115,9 @@ struct sched_ext_entity {
 
 struct mm_struct;
 
+/* Of a task's flags. */
+#define PF_KTHREAD 0x00200000
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;

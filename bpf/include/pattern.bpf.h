@@ -31,12 +31,18 @@ struct pattern {
 	u64 sum;	/* bytes of the sends followed latest */
 };
 
+/* Where in the pattern the task is now is not known. */
+static __always_inline void pattern_lose(struct pattern *pattern)
+{
+	pattern->last = PATTERN_NONE;
+	pattern->expected = PATTERN_NONE;
+}
+
 static __always_inline void pattern_begin(struct pattern *pattern)
 {
 	pattern->count = 0;
-	pattern->last = PATTERN_NONE;
-	pattern->expected = PATTERN_NONE;
 	pattern->hits = 0;
+	pattern_lose(pattern);
 }
 
 static __always_inline bool pattern_has(struct pattern *pattern, u32 at)

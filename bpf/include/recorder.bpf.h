@@ -127,6 +127,7 @@ enum telling {
 struct recorder_control {
 	u32 telling;
 	u32 receives;	/* while telling sends: reads come by a hook as well */
+	u32 phase;	/* how often telling by patterns has begun */
 };
 
 #define SENDS_MAX 8

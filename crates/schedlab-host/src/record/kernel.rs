@@ -91,6 +91,8 @@ pub(super) struct Kernel {
     links: Vec<Link>,
     returns: Option<Link>,
     sends: Vec<Link>,
+    /// How often telling by patterns has begun.
+    phase: u32,
     can_count: bool,
     pub(super) rings: Rings,
 }
@@ -126,7 +128,15 @@ impl Kernel {
         let object = open.load().map_err(bpf_error("loading the recorder"))?;
         let rings = map_rings(&object, cpus, ring_records)?;
         let can_count = points("sock_send_length") && points("sock_recv_length");
-        let kernel = Kernel { object, links: Vec::new(), returns: None, sends: Vec::new(), can_count, rings };
+        let kernel = Kernel {
+            object,
+            links: Vec::new(),
+            returns: None,
+            sends: Vec::new(),
+            phase: 0,
+            can_count,
+            rings,
+        };
         if let Some(counters) = counters {
             kernel.give(CACHE_REFERENCES, &counters.references)?;
             kernel.give(CACHE_MISSES, &counters.misses)?;
@@ -216,8 +226,9 @@ impl Kernel {
         if receives {
             hooks.extend(self.attach_program(RECEIVES)?);
         }
-        let mut control = number.to_ne_bytes().to_vec();
-        control.extend_from_slice(&u32::from(receives).to_ne_bytes());
+        self.phase += u32::from(telling == Telling::Patterns);
+        let control: Vec<u8> =
+            [number, u32::from(receives), self.phase].iter().flat_map(|part| part.to_ne_bytes()).collect();
         self.map(".bss.control")
             .update(&0_u32.to_ne_bytes(), &control, MapFlags::ANY)
             .map_err(bpf_error("changing how operations are told"))?;

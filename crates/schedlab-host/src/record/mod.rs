@@ -130,6 +130,8 @@ pub struct RecordSummary {
     pub bytes: u64,
     /// Events lost, for each CPU.
     pub dropped_per_cpu: Vec<u64>,
+    /// Bytes received that no recorded send gave (see [`schedlab_model::recording::Provenance::unseen_bytes`]).
+    pub unseen_bytes: u64,
     /// CPU time of the recorder while it recorded.
     pub recorder_cpu: Nanos,
     /// When it began (`CLOCK_MONOTONIC`, ns).

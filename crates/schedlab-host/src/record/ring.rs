@@ -408,7 +408,8 @@ mod tests {
         let end = (1_000 + end_ms) * MS;
         let (translator, from, fired) =
             ring.write(Vec::new(), &Provenance::default(), end).expect("in memory");
-        let bytes = translator.into_writer().finish(&Provenance::default(), Nanos(end - from));
+        let bytes =
+            translator.into_writer().expect("in memory").0.finish(&Provenance::default(), Nanos(end - from));
         (codec::decode(&bytes.expect("in memory")).expect("a recording"), from, fired)
     }
 

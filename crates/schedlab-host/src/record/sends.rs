@@ -3,28 +3,37 @@
 //!
 //! Pure. Not here: how sends are told ([`super::translate`]).
 
-use super::raw::RawRecord;
 use schedlab_model::ChannelId;
 use schedlab_model::recording::PatternEntry;
 
 /// A task that sends.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sender {
     /// The send that waits or wakes now: its channel, the bytes asked for, and whether they count as given.
     open: Option<(ChannelId, i64, bool)>,
-    /// Where it sent last.
+    /// Where it sent last, to a socket.
     pub(super) last: Option<ChannelId>,
-    /// Sends in sum whose channels are not known yet.
-    pub(super) rest: Option<Rest>,
+    /// Sends in sum whose channels are not known yet, in the order in which they were told.
+    pub(super) sums: Vec<Sum>,
 }
 
 /// Sends told in sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rest {
-    /// When the first may have been, on the kernel's clock.
+pub(super) struct Sum {
+    pub(super) cpu: u32,
+    /// When the first may have been, and the last, on the kernel's clock.
     pub(super) since: u64,
+    pub(super) until: u64,
     pub(super) sends: u32,
     pub(super) bytes: u64,
+}
+
+/// Sums of one task between two of its sends whose channels were seen, if they were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unseen {
+    pub(super) sums: Vec<Sum>,
+    pub(super) before: Option<ChannelId>,
+    pub(super) after: Option<ChannelId>,
 }
 
 /// A task's sends, each with the one that came next; some may not be known.
@@ -44,73 +53,88 @@ impl Sender {
 
     /// A send is told: the bytes that were counted as given before.
     pub(super) fn exit(&mut self, channel: ChannelId) -> i64 {
-        self.last = Some(channel);
         match self.open.take() {
             Some((open, amount, true)) if open == channel => amount,
             _ => 0,
         }
     }
 
-    /// More sends in sum.
-    pub(super) fn add(&mut self, rest: Rest) {
-        let all = self.rest.get_or_insert(Rest { since: rest.since, ..Rest::default() });
-        all.sends += rest.sends;
-        all.bytes += rest.bytes;
+    /// More sends in sum. Of very many the times blur.
+    pub(super) fn add(&mut self, sum: Sum) {
+        const SUMS_MAX: usize = 1 << 12;
+        let many = self.sums.len() == SUMS_MAX;
+        match self.sums.last_mut() {
+            Some(last) if many => {
+                (last.until, last.sends, last.bytes) =
+                    (sum.until, last.sends.saturating_add(sum.sends), last.bytes + sum.bytes);
+            }
+            _ => self.sums.push(sum),
+        }
     }
 }
 
-impl Rest {
-    /// With which entry of the table the sends began, if they can have followed it: after one to `before`, before one
-    /// to `after`, where those are known.
-    pub(super) fn first_in(
-        &self,
-        table: &Table,
-        before: Option<ChannelId>,
-        after: Option<ChannelId>,
-    ) -> Option<u8> {
+impl Unseen {
+    /// How many sends.
+    pub(super) fn sends(&self) -> u64 {
+        self.sums.iter().map(|sum| u64::from(sum.sends)).sum()
+    }
+
+    /// With which entry of the table the sends began, if they can have followed it: after one to `before` and before
+    /// one to `after`, where those are known. If they fit only one of the two, as that has it: one send that nobody saw
+    /// would else cost all of them.
+    pub(super) fn first_in(&self, table: &Table) -> Option<u8> {
+        let first = |before, after| self.between(table, before, after);
+        let one_end = || first(self.before, None).or_else(|| first(None, self.after));
+        first(self.before, self.after).or_else(one_end)
+    }
+
+    /// The same for a task that was seen at no entry of the table before: it began as the table does.
+    pub(super) fn begun_as(&self, table: &Table) -> Option<u8> {
+        let seen = |entry: &PatternEntry| self.before == Some(entry.channel);
+        if table.iter().flatten().any(seen) {
+            return None;
+        }
+        positions(table).find(|&at| self.walk(table, at).is_some())
+    }
+
+    fn between(&self, table: &Table, before: Option<ChannelId>, after: Option<ChannelId>) -> Option<u8> {
         if before.is_none() && after.is_none() {
             return None;
         }
-        let entry = |at: u8| table.get(usize::from(at)).copied().flatten();
-        let goes_to = |at: u8, channel: ChannelId| entry(at).is_some_and(|entry| entry.channel == channel);
+        let goes_to = |at: u8, channel| entry(table, at).is_some_and(|entry| entry.channel == channel);
         let follows = |at: u8, before: ChannelId| {
             table.iter().flatten().any(|entry| entry.channel == before && entry.next == at)
         };
         let fits = |&at: &u8| {
             before.is_none_or(|before| follows(at, before))
-                && self.walk(table, at).is_some_and(|(bytes, end)| {
-                    bytes == self.bytes && after.is_none_or(|to| goes_to(end, to))
-                })
+                && self.walk(table, at).is_some_and(|end| after.is_none_or(|to| goes_to(end, to)))
         };
-        (0..table.len().min(usize::from(u8::MAX)) as u8).find(fits)
+        positions(table).find(fits)
     }
 
-    /// The same, and if they fit only one of the two, as that has it: one send that nobody saw would else cost all of them.
-    pub(super) fn about_first_in(
-        &self,
-        table: &Table,
-        before: Option<ChannelId>,
-        after: Option<ChannelId>,
-    ) -> Option<u8> {
-        let first = |before, after| self.first_in(table, before, after);
-        first(before, after).or_else(|| first(before, None)).or_else(|| first(None, after))
-    }
-
-    /// As a run of its task's table from that entry on.
-    pub(super) fn as_run(&self, raw: &RawRecord, first: u8) -> RawRecord {
-        RawRecord { op: first, flags: 0, a: u64::from(self.sends), b: self.since, ..*raw }
-    }
-
-    /// Bytes of as many sends from there on, and which would be next.
-    fn walk(&self, table: &Table, first: u8) -> Option<(u64, u8)> {
+    /// Which entry would be next after all of them from there on, if their bytes are right. In all, because the kernel may
+    /// be looked at when it has counted a send's bytes and not yet the send.
+    fn walk(&self, table: &Table, first: u8) -> Option<u8> {
         let (mut at, mut bytes) = (first, 0);
-        for _ in 0..self.sends {
-            let entry = table.get(usize::from(at)).copied().flatten()?;
+        for _ in 0..self.sends() {
+            let entry = entry(table, at)?;
             bytes += u64::from(entry.bytes);
             at = entry.next;
         }
-        Some((bytes, at))
+        (bytes == self.bytes()).then_some(at)
     }
+
+    fn bytes(&self) -> u64 {
+        self.sums.iter().map(|sum| sum.bytes).sum()
+    }
+}
+
+pub(super) fn entry(table: &Table, at: u8) -> Option<PatternEntry> {
+    table.get(usize::from(at)).copied().flatten()
+}
+
+fn positions(table: &Table) -> impl Iterator<Item = u8> {
+    0..table.len().min(usize::from(u8::MAX)) as u8
 }
 
 #[cfg(test)]
@@ -127,25 +151,33 @@ mod tests {
         (0..4).map(|at| Some(entry(at))).collect()
     }
 
+    /// Six sends of 560 or other bytes, told in two parts.
+    fn six(bytes: u64, before: Option<u32>, after: Option<u32>) -> Unseen {
+        let [before, after] = [before, after].map(|at| at.map(|at| ChannelId(10 + at)));
+        let sum = |sends, bytes| Sum { sends, bytes, ..Sum::default() };
+        Unseen { sums: vec![sum(2, 190), sum(4, bytes - 190)], before, after }
+    }
+
     #[test]
-    fn a_sum_begins_after_the_last_send_and_ends_before_the_next() {
-        let channel = |at: u32| Some(ChannelId(10 + at));
-        let six = Rest { since: 0, sends: 6, bytes: 560 };
-        assert_eq!(six.first_in(&table(), channel(1), None), None, "2, 3, 0, 1, 2, 3 are 520 bytes");
-        assert_eq!(Rest { bytes: 520, ..six }.first_in(&table(), channel(1), None), Some(2));
-        assert_eq!(six.first_in(&table(), channel(3), None), Some(0), "0, 1, 2, 3, 0, 1");
-        assert_eq!(six.first_in(&table(), None, channel(2)), Some(0));
-        assert_eq!(six.first_in(&table(), channel(3), channel(2)), Some(0));
-        assert_eq!(six.first_in(&table(), channel(3), channel(1)), None);
-        assert_eq!(
-            six.about_first_in(&table(), channel(3), channel(1)),
-            Some(0),
-            "after 3, as that was seen"
-        );
-        assert_eq!(six.about_first_in(&table(), channel(9), channel(2)), Some(0), "before 2");
-        assert_eq!(six.about_first_in(&table(), channel(9), channel(8)), None);
-        assert_eq!(six.first_in(&table(), None, None), None, "nothing tells where it began");
-        assert_eq!(six.first_in(&table(), channel(9), None), None, "another's pattern");
+    fn sums_begin_after_the_last_send_and_end_before_the_next() {
+        let first = |bytes, before, after| six(bytes, before, after).first_in(&table());
+        assert_eq!(first(560, Some(1), None), None, "2, 3, 0, 1, 2, 3 are 520 bytes");
+        assert_eq!(first(520, Some(1), None), Some(2));
+        assert_eq!(first(560, Some(3), None), Some(0), "0, 1, 2, 3, 0, 1");
+        assert_eq!(first(560, None, Some(2)), Some(0));
+        assert_eq!(first(560, Some(3), Some(2)), Some(0));
+        assert_eq!(first(560, Some(3), Some(1)), Some(0), "after 3, as that was seen");
+        assert_eq!(first(560, Some(9), Some(2)), Some(0), "before 2");
+        assert_eq!(first(560, Some(9), Some(8)), None, "another's pattern");
+        assert_eq!(first(560, None, None), None, "nothing tells where they began");
+    }
+
+    #[test]
+    fn who_was_at_no_entry_begins_at_the_first_that_fits() {
+        assert_eq!(six(560, None, None).begun_as(&table()), Some(0));
+        assert_eq!(six(520, Some(9), None).begun_as(&table()), Some(2));
+        assert_eq!(six(500, None, None).begun_as(&table()), None);
+        assert_eq!(six(560, Some(0), None).begun_as(&table()), None, "it was there, and it does not fit");
     }
 
     #[test]

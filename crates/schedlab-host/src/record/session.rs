@@ -398,10 +398,13 @@ impl Session {
         let duration = Nanos(self.end.0.saturating_sub(from)).max(translator.last());
         let dropped_per_cpu = self.dropped_per_cpu();
         let gaps = translator.gaps();
-        let writer = translator.into_writer();
+        let (writer, unseen_bytes) = translator.into_writer().map_err(RecordError::Write)?;
+        // Where each is told, others than the target may have sent them.
+        let unseen_bytes = if self.counted_from.is_some() { unseen_bytes } else { 0 };
         let later = Nanos(from) - self.start;
         provenance.dropped = dropped_per_cpu.iter().sum();
         provenance.dropped_per_cpu = dropped_per_cpu.clone();
+        provenance.unseen_bytes = unseen_bytes;
         provenance.counted_from = self.counted_from.map(|counted| counted.saturating_sub(later));
         provenance.recorder_cpu = clock(libc::CLOCK_THREAD_CPUTIME_ID) - cpu_before;
         let (events, bytes) = (writer.event_count(), writer.byte_count());
@@ -412,6 +415,7 @@ impl Session {
             events,
             bytes,
             dropped_per_cpu,
+            unseen_bytes,
             recorder_cpu: provenance.recorder_cpu,
             duration,
             counted_from: provenance.counted_from,

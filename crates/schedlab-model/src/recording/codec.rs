@@ -23,9 +23,9 @@ use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
-/// The format written. Versions 1, which has no runs, and 2, whose virtual runtimes
-/// are all of one clock, are read as well.
-pub const VERSION: u32 = 3;
+/// The format written. Versions 1, which has no runs, 2, whose virtual runtimes
+/// are all of one clock, and 3, whose runs end in order, are read as well.
+pub const VERSION: u32 = 4;
 const VERSION_MIN: u32 = 1;
 
 /// What every recording begins with.

@@ -97,6 +97,10 @@ pub struct Provenance {
     /// keep the recorder's overhead small: their exits carry sums (see [`crate::event`]).
     #[serde(default)]
     pub counted_from: Option<Nanos>,
+    /// Bytes that the target received from sockets beyond those that the recorded sends to them gave, if operations were
+    /// counted: others sent them, or before the recording began, or the recorder did not see to where.
+    #[serde(default)]
+    pub unseen_bytes: u64,
     /// Groups of the fair class that tasks were in: each task's `cgroup` is then the group that schedules it, a session's
     /// (`/autogroup-N`) where the cpu controller has none. `None`: unknown, `cgroup` is only a name.
     #[serde(default)]

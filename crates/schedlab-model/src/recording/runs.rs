@@ -65,7 +65,7 @@ impl RunCoder {
         out.push(entry.next);
     }
 
-    /// Runs in the order in which they end.
+    /// Mostly in the order in which they end; those that were understood late come later.
     pub(super) fn put_run(&mut self, out: &mut Vec<u8>, run: &Run) {
         out.push(RUN);
         put_varint(out, u64::from(run.task.0));
@@ -135,7 +135,10 @@ impl RunReader {
         self.last = until;
         let pattern = self.patterns.get(&task).ok_or("a run without a pattern")?;
         let stream = self.streams.entry(cpu).or_default();
-        let since = stream.last().map_or(since, |last| since.max(last.time.0));
+        let since = match stream.last() {
+            Some(last) if last.time.0 <= until => since.max(last.time.0),
+            _ => since,
+        };
         let span = u128::from(until.saturating_sub(since));
         let mut at = usize::from(first);
         for position in 1..=count {
@@ -152,10 +155,14 @@ impl RunReader {
 
     /// Puts the sends among the other events and settles the sums of reads.
     pub(super) fn join(self, recording: &mut Recording) {
-        if self.streams.is_empty() {
+        if self.streams.is_empty() && recording.provenance.unseen_bytes == 0 {
             return;
         }
-        let runs = self.streams.into_values().reduce(merge).unwrap_or_default();
+        let in_order = |mut stream: Vec<Event>| {
+            stream.sort_by_key(|event| event.time);
+            stream
+        };
+        let runs = self.streams.into_values().map(in_order).reduce(merge).unwrap_or_default();
         // A file that was cut off does not tell from when on reads are sums.
         let from = recording.provenance.counted_from.or(runs.first().map(|event| event.time));
         recording.events = merge(runs, std::mem::take(&mut recording.events));

@@ -312,6 +312,12 @@ fn notes(
     if recording.provenance.dropped > 0 {
         notes.push(format!("{} events were lost: waits may be missing", recording.provenance.dropped));
     }
+    if recording.provenance.unseen_bytes > 0 {
+        notes.push(format!(
+            "{} bytes were received that no recorded send gave: who received them does not wait for them",
+            recording.provenance.unseen_bytes
+        ));
+    }
     if recording.provenance.partial {
         notes.push("the recording ended early: what follows is not replayed".to_owned());
     }

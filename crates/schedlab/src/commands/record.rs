@@ -55,7 +55,8 @@ pub fn run(args: &RecordArgs, context: Context) -> Result<(), Failure> {
     }
     let value = json!({
         "file": args.output, "events": summary.events, "bytes": summary.bytes,
-        "dropped": summary.dropped_per_cpu.iter().sum::<u64>(), "duration_ns": summary.duration.0,
+        "dropped": summary.dropped_per_cpu.iter().sum::<u64>(),
+        "unseen_bytes": summary.unseen_bytes, "duration_ns": summary.duration.0,
         "recorder_cpu_ns": summary.recorder_cpu.0, "exit_code": summary.exit_code,
         "counted_from_ns": summary.counted_from.map(|from| from.0), "gaps": summary.gaps,
         "interrupted": interrupted, "written": !summary.nothing_fired,
@@ -243,6 +244,12 @@ fn facts(path: &Path, summary: &RecordSummary) -> String {
         );
     }
     text += &buffers(summary, dropped);
+    if summary.unseen_bytes > 0 {
+        text += &format!(
+            "Received   {} bytes that no recorded send gave: others sent them, or before the start, or unseen\n",
+            summary.unseen_bytes
+        );
+    }
     let share = summary.recorder_cpu.as_secs_f64() / summary.duration.as_secs_f64().max(1e-9);
     text += &format!(
         "Recorder   {} of CPU time, {} of one CPU\n",
