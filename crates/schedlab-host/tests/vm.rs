@@ -140,6 +140,36 @@ fn a_trial_says_what_speaks_against_a_bad_one() {
     assert!(stalls.faults()[0].contains("runnable task stall"), "{:?}", stalls.faults());
 }
 
+/// All in one boot: what the verifier says is what schedlab-sim's tests expect of the simulated kernel.
+#[test]
+#[ignore = "boots a kernel: cargo xtask test vm"]
+fn stacks_that_overflow_are_refused_as_in_the_simulated_kernel() {
+    let mut machine = machine();
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let mut script = String::new();
+    for (name, refused) in schedlab_objects::STACKS {
+        let file = format!("{name}.bpf.o");
+        let bytes = schedlab_objects::test_object(name).expect("a test object");
+        std::fs::write(scratch.path().join(&file), bytes).expect("temporary file");
+        machine.file(&scratch.path().join(&file), &file);
+        let command =
+            if refused.is_some() { format!("try /{file}") } else { format!("load /{file} -- true") };
+        script.push_str(&format!("echo '{{\"case\":\"{name}\"}}'\nschedlab-guest {command}\n"));
+    }
+    let run = machine.run(&["sh", "-c", &script]).expect("the machine runs");
+    let (text, stderr) = (run.text(), String::from_utf8_lossy(&run.stderr).into_owned());
+    let parts = parts(&text);
+    assert_eq!(parts.len(), schedlab_objects::STACKS.len(), "{text}\n{stderr}");
+    for ((name, refused), (_, part)) in schedlab_objects::STACKS.iter().zip(parts) {
+        let verdict: Value = serde_json::from_str(part.lines().last().unwrap_or_default())
+            .unwrap_or_else(|_| panic!("{name}: no verdict: {part}\n{stderr}"));
+        match refused {
+            Some(reason) => assert_eq!(verdict["refused"]["reason"], *reason, "{name}: {verdict}"),
+            None => assert_eq!(verdict["state_while_attached"], "enabled", "{name}: {verdict}"),
+        }
+    }
+}
+
 #[test]
 #[ignore = "boots a kernel: cargo xtask test vm"]
 fn wrong_knobs_and_wrong_objects_are_named() {

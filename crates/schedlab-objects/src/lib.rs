@@ -29,6 +29,17 @@ pub fn test_object(name: &str) -> Option<&'static [u8]> {
     TESTS.iter().chain(CONFORMANCE).find(|o| o.name == name).map(|o| o.bytes)
 }
 
+/// Test objects that use much stack, and what the verifier of Linux 7.2 says of those that use too much. The simulated
+/// kernel is held to the same.
+pub const STACKS: &[(&str, Option<&str>)] = &[
+    ("stack_fits", None),
+    ("stack_dispatch", None),
+    ("stack_chain", Some("combined stack size of 3 calls is 528. Too large")),
+    ("stack_loop", Some("combined stack size of 2 calls is 528. Too large")),
+    ("stack_pointer", Some("invalid write to stack R1 off=0 size=8")),
+    ("stack_key", Some("invalid read from stack R2 off=-32 size=64")),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

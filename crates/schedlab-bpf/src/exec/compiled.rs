@@ -8,6 +8,7 @@ use super::context::{HostFn, MainEntry};
 use super::fault::BpfError;
 use super::layout::Layout;
 use super::link::{Linked, link};
+use super::stack::PrivateStacks;
 use super::target::{Action, CallTarget, ContextField, TargetTable};
 use super::{Host, Instance};
 use crate::helpers;
@@ -36,6 +37,8 @@ pub struct Options {
     pub budget: u64,
     /// Whether a helper or kfunc that does not exist is refused now; else it is a fault when called.
     pub refuse_absent: bool,
+    /// Which programs have frames that count to no chain of functions.
+    pub private_stacks: PrivateStacks,
     /// Whether to generate native code; else the interpreter runs.
     pub native: bool,
 }
@@ -50,6 +53,7 @@ impl Default for Options {
             percpu_stride: 0,
             budget: 100_000_000,
             refuse_absent: true,
+            private_stacks: PrivateStacks::default(),
             native: true,
         }
     }
@@ -164,7 +168,7 @@ impl<H: Host> Compiled<H> {
     /// Links and compiles every program of the image.
     ///
     /// # Errors
-    /// Instructions no kernel would load, callees or variables that do not exist, maps that do not fit.
+    /// Instructions no kernel would load, stacks that overflow, callees or variables that do not exist, maps that do not fit.
     pub fn new(
         image: ObjectImage,
         kfuncs: &KfuncTable<H>,
@@ -179,7 +183,7 @@ impl<H: Host> Compiled<H> {
             kfuncs: &|name| kfuncs.find(name),
             refuse_absent: options.refuse_absent,
         };
-        let linked = link(&image, &layout, &table, &options.symbols)?;
+        let linked = link(&image, &layout, &table, &options)?;
         let native = if options.native {
             Some(jit::compile(&linked, &layout, &image, options.nr_cpus)?)
         } else {

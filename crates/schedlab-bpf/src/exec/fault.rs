@@ -17,6 +17,18 @@ pub enum BpfError {
         /// What is wrong with it.
         what: String,
     },
+    /// A stack that overflows.
+    #[error("program {program}, instruction {insn}{place} {what}")]
+    Stack {
+        /// Name of the program.
+        program: String,
+        /// Instruction index within the program.
+        insn: u32,
+        /// The source line in brackets, if the object has line information.
+        place: String,
+        /// What is wrong there, with the remedy.
+        what: String,
+    },
     /// A program whose functions do not fit together.
     #[error("program {program}: {what}")]
     Program {
@@ -75,6 +87,15 @@ pub enum BpfError {
         /// The generator's own words.
         what: String,
     },
+}
+
+/// The source line of an instruction, for messages: ` (file:line: text)`; nothing if it is not known.
+pub(crate) fn located(lines: &[SourceLine], insn: u32) -> String {
+    match lines.iter().rev().find(|line| line.insn <= insn) {
+        Some(line) if line.text.trim().is_empty() => format!(" ({}:{})", line.file, line.line),
+        Some(line) => format!(" ({}:{}: {})", line.file, line.line, line.text.trim()),
+        None => String::new(),
+    }
 }
 
 /// Why a program ended before its `exit`.

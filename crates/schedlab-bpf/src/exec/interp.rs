@@ -294,7 +294,7 @@ impl Machine<'_> {
     }
 }
 
-fn sign_extend(value: u64, bits: u8) -> u64 {
+pub(crate) fn sign_extend(value: u64, bits: u8) -> u64 {
     let unused = 64 - u32::from(bits);
     ((value << unused) as i64 >> unused) as u64
 }

@@ -5,9 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::arguments;
+use super::compiled::Options;
 use super::fault::{BpfError, Fault, FaultKind};
 use super::layout::{Layout, STACK_BYTES_FRAME};
 use super::op::{self, Cond, Op, Operand, Wide};
+use super::stack;
 use super::target::{CallTarget, TargetTable};
 use crate::image::{ObjectImage, ProgramImage, SourceLine};
 
@@ -88,7 +90,7 @@ pub(crate) fn link(
     image: &ObjectImage,
     layout: &Layout,
     table: &TargetTable<'_>,
-    symbols: &BTreeMap<String, u64>,
+    options: &Options,
 ) -> Result<Linked, BpfError> {
     let mut linked = Linked { programs: Vec::new(), functions: Vec::new(), targets: Vec::new() };
     let mut known = BTreeMap::new();
@@ -98,7 +100,7 @@ pub(crate) fn link(
             program,
             layout,
             table,
-            symbols,
+            options,
             known: &mut known,
             linked: &mut linked,
             first: 0,
@@ -120,7 +122,7 @@ struct Linker<'a> {
     program: &'a ProgramImage,
     layout: &'a Layout,
     table: &'a TargetTable<'a>,
-    symbols: &'a BTreeMap<String, u64>,
+    options: &'a Options,
     known: &'a mut BTreeMap<Callee, u32>,
     linked: &'a mut Linked,
     /// Index of this program's first function.
@@ -132,11 +134,13 @@ impl Linker<'_> {
         let mut ops = op::decode(&self.program.insns).map_err(|(insn, what)| self.bad(insn, what))?;
         self.first = self.linked.functions.len() as u32;
         self.split(&ops)?;
-        let reachable = self.reachable(&ops);
+        let (decoded, reachable) = (ops.clone(), self.reachable(&ops));
         for (insn, op) in ops.iter_mut().enumerate() {
             *op = self.resolve(*op, insn as u32, reachable[insn])?;
         }
         self.depth(&ops)?;
+        let functions = &self.linked.functions[self.first as usize..];
+        stack::check(self.image, self.program, &decoded, functions, self.options.private_stacks)?;
         let (targets, main) = (&self.linked.targets, &self.linked.functions[self.first as usize]);
         let array =
             arguments::replace(&mut ops, main.start, main.end, |target| targets[target as usize].arguments());
@@ -289,7 +293,8 @@ impl Linker<'_> {
     fn frame(&self, op: Op, insn: u32, off: i16, bytes: u8) -> Result<Op, BpfError> {
         let low = -(STACK_BYTES_FRAME as i64);
         if i64::from(off) < low || i64::from(off) + i64::from(bytes) > 0 {
-            return Err(self.bad(insn, format!("accesses the stack at r10{off:+}, outside its 512 bytes")));
+            let what = stack::beyond(off.into(), bytes.into(), 10, None, None);
+            return Err(stack::overflow(self.program, insn, what));
         }
         Ok(op)
     }
@@ -316,7 +321,7 @@ impl Linker<'_> {
     fn symbol(&self, id: u32, insn: u32, reachable: bool) -> Result<u64, BpfError> {
         let named = |names: &[(u32, String)]| names.iter().find(|(known, _)| *known == id).cloned();
         if let Some((_, name)) = named(&self.image.ksym_vars) {
-            return match self.symbols.get(&name) {
+            return match self.options.symbols.get(&name) {
                 Some(address) => Ok(*address),
                 None if !reachable => Ok(0),
                 None => Err(BpfError::AbsentSymbol { program: self.program.name.clone(), insn, name }),

@@ -13,6 +13,7 @@ pub(crate) mod layout;
 pub(crate) mod link;
 pub(crate) mod op;
 pub(crate) mod run;
+mod stack;
 pub(crate) mod state;
 pub(crate) mod target;
 
@@ -22,6 +23,7 @@ pub use context::{CallContext, Faulted, HostFn, Outcome, SLOTS};
 pub use fault::{BpfError, Fault, FaultKind};
 pub use instance::Instance;
 pub use layout::HOST_AREA;
+pub use stack::PrivateStacks;
 pub use state::Log;
 pub use target::ContextField;
 

@@ -8,7 +8,7 @@ use super::kernel::{Layout, kernel_btf};
 use super::kfunc;
 use super::setup::SetUp;
 use crate::error::SimError;
-use schedlab_bpf::exec::{Compiled, Options};
+use schedlab_bpf::exec::{Compiled, Options, PrivateStacks};
 use schedlab_bpf::image::ObjectImage;
 use schedlab_model::knob::Knob;
 use schedlab_model::machine::KernelVersion;
@@ -128,6 +128,7 @@ impl ExtScheduler {
             budget: if options.instructions_max == 0 { BUDGET } else { options.instructions_max },
             native: !options.interpreted,
             refuse_absent: false,
+            private_stacks: private_stacks(version),
             host_bytes: attach::percpu_stride(&layout) * u64::from(nr_cpus),
             symbols: attach::symbols(&layout),
             percpu_stride: attach::percpu_stride(&layout),
@@ -277,6 +278,15 @@ fn region_log2(image: &ObjectImage, nr_cpus: u32, tasks: u64, layout: &Layout) -
     let needed = others.saturating_add(tasks.saturating_mul(attach::task_bytes(layout)));
     let whole = needed.checked_next_power_of_two().map_or(u64::BITS, u64::trailing_zeros);
     (whole + 1).clamp(REGION_LOG2_MIN, REGION_LOG2_MAX)
+}
+
+/// Which programs this kernel gives frames of their own, with `CONFIG_EXT_SUB_SCHED`, which distributions have.
+fn private_stacks(version: KernelVersion) -> PrivateStacks {
+    match (version.major, version.minor) {
+        since if since >= (7, 1) => PrivateStacks::Dispatch,
+        since if since >= (6, 13) => PrivateStacks::Tracing,
+        _ => PrivateStacks::Nobody,
+    }
 }
 
 /// Answers what the object asks of the kernel's configuration, unless a set-up did.

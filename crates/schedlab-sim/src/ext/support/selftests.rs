@@ -5,7 +5,7 @@
 use super::{Item, no, since, yes};
 
 const VERIFIER: &str =
-    "a program that the verifier must refuse: nothing is verified here, objects run until they do harm";
+    "a program that the verifier must refuse: only stacks are verified here, objects run until they do harm";
 const CID: &str = "cid-form only";
 
 pub(super) const SELFTESTS: &[Item] = &[

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A scheduler whose functions have 512 bytes of stack, and 528 as their frames are rounded up: no kernel loads it. */
+#include "../include/schedlab.bpf.h"
+
+/* The frame of the function around it is this deep. */
+#define USE_STACK(bytes) asm volatile("*(u64 *)(r10 - %0) = 0" ::"i"(bytes) : "memory")
+
+static __noinline int deepest(void)
+{
+	USE_STACK(8);
+	return 0;
+}
+
+static __noinline int deep(void)
+{
+	USE_STACK(248);
+	return deepest();
+}
+
+void SCHED_OP(stack_chain_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	USE_STACK(256);
+	deep();
+	dsq_insert(p, KERNEL_CONST(scx_dsq_id_flags, SCX_DSQ_GLOBAL), 20000000, enq_flags);
+}
+
+SCHED_OPS(stack_chain_ops,
+	  .enqueue = (void *)stack_chain_enqueue,
+	  .name = "stack_chain");
