@@ -359,10 +359,10 @@ static __noinline int send_slowly(struct sock *sk, struct ring *ring, int result
 		return 0;
 	now = bpf_ktime_get_ns();
 	flush_sends(task, now, 0);
-	settle_unseen(now, task, target);
 	if (target->open && target->op == OP_SOCKET_SEND) {
 		channel = target->channel;
 		tell_exit(now, target, task->pid, result);
+		settle_unseen(now, task, target);
 	} else if (result > 0) {
 		settle(now, task, target);
 		channel = socket_channel(sk, true);
@@ -585,9 +585,11 @@ int BPF_PROG(forks, struct task_struct *parent, struct task_struct *child)
 		struct target *of_child =
 			bpf_task_storage_get(&targets, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-		/* What it inherits is known, so that its first own change is told. */
-		if (of_child)
+		/* What it inherits is known, so that its first own change is told; it has sent nothing. */
+		if (of_child) {
 			check_attributes(0, child, of_child);
+			looked_at(of_child);
+		}
 	}
 	tell(bpf_ktime_get_ns(), RECORD_FORK, 0, target != NULL, parent->pid, child->pid | (u64)child->tgid << 32, 0);
 	return 0;

@@ -131,7 +131,7 @@ static __always_inline u64 min_u64(u64 a, u64 b)
 	return a < b ? a : b;
 }
 
-/* Tells sends as a run if so many with so many bytes follow the pattern; where it is then is not known otherwise. */
+/* Tells sends as a run if so many with so many bytes follow the pattern; else it may be anywhere. */
 static __noinline bool tell_run(u64 now, u32 pid, struct pattern *pattern, u64 sends, u64 bytes)
 {
 	struct ring *ring = this_ring();
@@ -158,8 +158,12 @@ static __noinline int settle_writes(u64 now, struct task_struct *task, struct ta
 	u64 bytes = TRACED(task)->ioac.wchar - target->write_bytes - later_bytes;
 	u32 first = pattern->expected, count;
 
-	if (!ring || !writes || writes > RUN_MAX)
+	if (!ring || !writes)
 		return 0;
+	if (writes > RUN_MAX) {
+		remember_writes(task, target);
+		return 0;
+	}
 	__sync_fetch_and_add(&ring->returns, writes);
 	__sync_fetch_and_add(&ring->writes, writes);
 	target->write_calls += writes;
@@ -189,8 +193,10 @@ static __noinline int settle_writes(u64 now, struct task_struct *task, struct ta
 		if (!writes)
 			return 0;
 	}
-	if (!tell_run(now, task->pid, pattern, writes, bytes))
+	if (!tell_run(now, task->pid, pattern, writes, bytes)) {
+		pattern_lose(pattern);
 		tell(now, RECORD_REST, 0, 0, task->pid, ring->since, (bytes & ((1ULL << 40) - 1)) | writes << 40);
+	}
 	return 0;
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A scheduler whose functions have 512 bytes of stack, and 528 as their frames are rounded up: no kernel loads it. */
 #include "../include/schedlab.bpf.h"
-
-/* The frame of the function around it is this deep. */
-#define USE_STACK(bytes) asm volatile("*(u64 *)(r10 - %0) = 0" ::"i"(bytes) : "memory")
+#include "../include/use_stack.bpf.h"
 
 static __noinline int deepest(void)
 {

@@ -4,9 +4,7 @@
  * of them memory of its own, because sub-schedulers may enter it again.
  */
 #include "../include/schedlab.bpf.h"
-
-/* The frame of the function around it is this deep. */
-#define USE_STACK(bytes) asm volatile("*(u64 *)(r10 - %0) = 0" ::"i"(bytes) : "memory")
+#include "../include/use_stack.bpf.h"
 
 static __noinline int deep(void)
 {

@@ -4,9 +4,7 @@
  * a loop, a callback of a timer with a stack of its own, and pointers to the first and last bytes of a frame.
  */
 #include "../include/schedlab.bpf.h"
-
-/* The frame of the function around it is this deep. */
-#define USE_STACK(bytes) asm volatile("*(u64 *)(r10 - %0) = 0" ::"i"(bytes) : "memory")
+#include "../include/use_stack.bpf.h"
 
 struct element {
 	struct bpf_timer timer;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A scheduler whose callback has no room beside the function that makes the loop: no kernel loads it. */
 #include "../include/schedlab.bpf.h"
-
-/* The frame of the function around it is this deep. */
-#define USE_STACK(bytes) asm volatile("*(u64 *)(r10 - %0) = 0" ::"i"(bytes) : "memory")
+#include "../include/use_stack.bpf.h"
 
 static int each(u32 index, void *context)
 {

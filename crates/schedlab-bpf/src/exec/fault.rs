@@ -91,10 +91,13 @@ pub enum BpfError {
 
 /// The source line of an instruction, for messages: ` (file:line: text)`; nothing if it is not known.
 pub(crate) fn located(lines: &[SourceLine], insn: u32) -> String {
-    match lines.iter().rev().find(|line| line.insn <= insn) {
-        Some(line) if line.text.trim().is_empty() => format!(" ({}:{})", line.file, line.line),
-        Some(line) => format!(" ({}:{}: {})", line.file, line.line, line.text.trim()),
-        None => String::new(),
+    lines.iter().rev().find(|line| line.insn <= insn).map_or_else(String::new, in_parentheses)
+}
+
+fn in_parentheses(line: &SourceLine) -> String {
+    match line.text.trim() {
+        "" => format!(" ({}:{})", line.file, line.line),
+        text => format!(" ({}:{}: {text})", line.file, line.line),
     }
 }
 
@@ -170,7 +173,7 @@ impl std::fmt::Display for Fault {
         }
         write!(out, ", instruction {}", self.insn)?;
         if let Some(line) = &self.line {
-            write!(out, " ({}:{}: {})", line.file, line.line, line.text.trim())?;
+            write!(out, "{}", in_parentheses(line))?;
         }
         write!(out, ": {}", self.kind)
     }

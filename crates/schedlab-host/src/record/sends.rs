@@ -5,6 +5,7 @@
 
 use schedlab_model::ChannelId;
 use schedlab_model::recording::PatternEntry;
+use std::collections::BTreeMap;
 
 /// A task that sends.
 #[derive(Clone, Debug, Default)]
@@ -13,8 +14,8 @@ pub(super) struct Sender {
     open: Option<(ChannelId, i64, bool)>,
     /// Where it sent last, to a socket.
     pub(super) last: Option<ChannelId>,
-    /// Sends in sum whose channels are not known yet, in the order in which they were told.
-    pub(super) sums: Vec<Sum>,
+    /// Sends in sum whose channels are not known yet.
+    pub(super) unseen: Unseen,
 }
 
 /// Sends told in sum.
@@ -28,7 +29,7 @@ pub(super) struct Sum {
     pub(super) bytes: u64,
 }
 
-/// Sums of one task between two of its sends whose channels were seen, if they were.
+/// Sums of one task, as they were told, between two of its sends whose channels were seen, if they were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unseen {
     pub(super) sums: Vec<Sum>,
@@ -61,14 +62,18 @@ impl Sender {
 
     /// More sends in sum. Of very many the times blur.
     pub(super) fn add(&mut self, sum: Sum) {
-        const SUMS_MAX: usize = 1 << 12;
-        let many = self.sums.len() == SUMS_MAX;
-        match self.sums.last_mut() {
+        const SUMS_MAX: usize = 256;
+        let sums = &mut self.unseen.sums;
+        let many = sums.len() == SUMS_MAX;
+        if sums.is_empty() {
+            self.unseen.before = self.last;
+        }
+        match sums.last_mut() {
             Some(last) if many => {
                 (last.until, last.sends, last.bytes) =
                     (sum.until, last.sends.saturating_add(sum.sends), last.bytes + sum.bytes);
             }
-            _ => self.sums.push(sum),
+            _ => sums.push(sum),
         }
     }
 }
@@ -88,13 +93,19 @@ impl Unseen {
         first(self.before, self.after).or_else(one_end)
     }
 
-    /// The same for a task that was seen at no entry of the table before: it began as the table does.
+    /// The same for a task that was seen at no entry of the table before: it began where the table begins.
     pub(super) fn begun_as(&self, table: &Table) -> Option<u8> {
         let seen = |entry: &PatternEntry| self.before == Some(entry.channel);
-        if table.iter().flatten().any(seen) {
-            return None;
-        }
-        positions(table).find(|&at| self.walk(table, at).is_some())
+        (!table.iter().flatten().any(seen) && self.walk(table, 0).is_some()).then_some(0)
+    }
+
+    /// Bytes for each channel if they are sent from that entry on.
+    pub(super) fn by_channel(&self, table: &Table, first: u8) -> BTreeMap<ChannelId, u64> {
+        let mut given = BTreeMap::new();
+        self.follow(table, first, |entry, times| {
+            *given.entry(entry.channel).or_default() += u64::from(entry.bytes) * times;
+        });
+        given
     }
 
     fn between(&self, table: &Table, before: Option<ChannelId>, after: Option<ChannelId>) -> Option<u8> {
@@ -115,13 +126,33 @@ impl Unseen {
     /// Which entry would be next after all of them from there on, if their bytes are right. In all, because the kernel may
     /// be looked at when it has counted a send's bytes and not yet the send.
     fn walk(&self, table: &Table, first: u8) -> Option<u8> {
-        let (mut at, mut bytes) = (first, 0);
-        for _ in 0..self.sends() {
+        let mut bytes = 0;
+        let end = self.follow(table, first, |entry, times| bytes += u64::from(entry.bytes) * times)?;
+        (bytes == self.bytes()).then_some(end)
+    }
+
+    /// Goes through the table from an entry on, as often as there are sends, and tells each entry and how often; which
+    /// would be next. Whole rounds are told at once.
+    fn follow(&self, table: &Table, first: u8, mut tell: impl FnMut(&PatternEntry, u64)) -> Option<u8> {
+        let (mut at, mut left) = (first, self.sends());
+        let mut path: Vec<u8> = Vec::new();
+        while left > 0 {
+            if let Some(begin) = path.iter().position(|&known| known == at) {
+                let rounds = left / (path.len() - begin) as u64;
+                for &known in &path[begin..] {
+                    tell(&entry(table, known)?, rounds);
+                }
+                left -= rounds * (path.len() - begin) as u64;
+                path.clear();
+                continue;
+            }
             let entry = entry(table, at)?;
-            bytes += u64::from(entry.bytes);
+            tell(&entry, 1);
+            path.push(at);
             at = entry.next;
+            left -= 1;
         }
-        (bytes == self.bytes()).then_some(at)
+        Some(at)
     }
 
     fn bytes(&self) -> u64 {
@@ -173,10 +204,19 @@ mod tests {
     }
 
     #[test]
-    fn who_was_at_no_entry_begins_at_the_first_that_fits() {
+    fn whole_rounds_are_told_at_once() {
+        let sum = Sum { sends: 4_000_002, bytes: 360_000_200, ..Sum::default() };
+        let many = Unseen { sums: vec![sum], before: None, after: None };
+        assert_eq!(many.begun_as(&table()), Some(0), "a million rounds of 360 bytes, and two of 100");
+        let given: Vec<u64> = many.by_channel(&table(), 0).into_values().collect();
+        assert_eq!(given, [100_000_100, 100_000_100, 100_000_000, 60_000_000]);
+    }
+
+    #[test]
+    fn who_was_at_no_entry_begins_at_the_first() {
         assert_eq!(six(560, None, None).begun_as(&table()), Some(0));
-        assert_eq!(six(520, Some(9), None).begun_as(&table()), Some(2));
-        assert_eq!(six(500, None, None).begun_as(&table()), None);
+        assert_eq!(six(560, Some(9), None).begun_as(&table()), Some(0));
+        assert_eq!(six(520, None, None).begun_as(&table()), None, "those of 2, 3, 0, 1, 2, 3");
         assert_eq!(six(560, Some(0), None).begun_as(&table()), None, "it was there, and it does not fit");
     }
 

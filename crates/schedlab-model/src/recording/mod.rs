@@ -10,7 +10,7 @@ mod runs;
 mod tables;
 mod wire;
 
-pub use runs::{PatternEntry, Run};
+pub use runs::{PatternEntry, RUN_MAX, Run};
 
 use crate::cpu_set::CpuSet;
 use crate::event::{Event, EventKind, Operation};

@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 
 const ENTRY: u8 = 0;
 const RUN: u8 = 1;
-/// More sends than one run can have: stops damaged bytes from asking for the whole memory.
-const RUN_MAX: u64 = 1 << 20;
+/// The most sends of one run: stops damaged bytes from asking for the whole memory.
+pub const RUN_MAX: u64 = 1 << 20;
 
 /// One send of a task's pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Run {
     pub until: Nanos,
     /// Position in the pattern of the first.
     pub first: u8,
-    /// How many.
+    /// How many, at most [`RUN_MAX`].
     pub count: u32,
 }
 

@@ -103,7 +103,8 @@ impl Frames {
     fn chains(&self, root: u32, bytes: &[u64], global: &[bool]) -> Vec<Option<Chain>> {
         let mut chains = vec![None; bytes.len()];
         chains[root as usize] = Some(Chain { before: 0, from: None, frames: 0 });
-        for _ in 0..=bytes.len() {
+        // Enough rounds for the longest chain without a circle, and for too many frames in one.
+        for _ in 0..=bytes.len().max(CALL_FRAMES_MAX) {
             let mut changed = false;
             for (caller, insn, callee, directly) in &self.calls {
                 let index = *callee as usize;

@@ -3,8 +3,9 @@
 //!
 //! Only what is certain is refused: pointers at a constant distance from a frame pointer (`value`), on paths that
 //! control may take (`walk`), and what callees are known to do with them (`callees`). The kernel's verifier knows
-//! more, ranges of numbers above all, and refuses more; what it accepts is accepted here. `chain` adds frames up. Not
-//! here: accesses by r10 itself, which `link` checks in all code, because the engines rely on them.
+//! more, ranges of numbers above all, and refuses more; what it accepts is accepted here, unless stack is used where
+//! only ranges show that control never comes. `chain` adds frames up. Not here: accesses by r10 itself, which `link`
+//! checks in all code, because the engines rely on them.
 
 mod callees;
 mod chain;

@@ -112,6 +112,28 @@ fn pointers_are_followed_through_registers_and_spills() {
     assert_eq!(main_only(overwritten), Ok(()), "half of it is another");
 }
 
+/// A callee that is given memory below a spilled pointer need not have touched it, and whoever loads the pointer then
+/// stores where it points.
+#[test]
+fn what_a_pointer_that_was_lost_points_at_is_not_known() {
+    let reload = |lose: &[Insn], bytes| {
+        insns(&[
+            &frame(1, -16),
+            &[store(size::DW, 10, 1, -8)],
+            lose,
+            &[store_imm(size::DW, 10, -16, 64), load(size::DW, 1, 10, -8), store_imm(size::DW, 1, 0, bytes)],
+            &[load(size::DW, 2, 10, -16)],
+            &frame(1, -40),
+            &[call(GET_COMM)],
+            &ends(),
+        ])
+    };
+    let given = insns(&[&frame(1, -40), &[mov_imm(2, 16), call(GET_COMM)]]);
+    assert_eq!(main_only(reload(&given, 8)), Ok(()), "8 bytes are given");
+    assert_eq!(main_only(reload(&[], 8)), Ok(()));
+    refused(main_only(reload(&[], 48)), &["48 bytes at r10-40"]);
+}
+
 #[test]
 fn what_is_not_certain_is_accepted() {
     // if r0 goto +2; r1 = r10 - 8; else r1 = r10 - 16
@@ -331,6 +353,13 @@ fn nine_functions_active_in_a_callback_are_too_many() {
     };
     assert_eq!(deep(6), Ok(()), "eight");
     refused(deep(7), &["calls deep_6() at the end of more than 8 active functions"]);
+    // The function gives itself.
+    let mut circle = gives(LOOP, 8, 8);
+    circle.insns.truncate(10);
+    circle.insns.extend(mov_function(2, -2));
+    circle.insns.extend([mov_imm(1, 0), mov_imm(3, 0), mov_imm(4, 0), call(LOOP)]);
+    circle.insns.extend(ends());
+    refused(check(one(circle)), &["more than 8 active functions"]);
 }
 
 #[test]

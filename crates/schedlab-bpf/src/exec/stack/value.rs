@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::super::interp::{alu32, alu64, holds, sign_extend};
+use super::super::layout::STACK_BYTES_FRAME;
 use super::super::op::{AluOp, Cond, Operand};
 
 /// What is known of one word.
@@ -129,6 +130,10 @@ impl State {
     /// The own frame holds `value` at an offset.
     pub(super) fn store(&mut self, at: i64, bytes: u8, value: Value) {
         self.forget(at, at.saturating_add(bytes.into()));
+        // Such a store is an error of its own.
+        if !(-(STACK_BYTES_FRAME as i64)..0).contains(&at) {
+            return;
+        }
         match value {
             Value::Number(value) => {
                 self.slots.insert(at, (bytes, Value::Number(extended(value, bytes, false))));
@@ -150,12 +155,24 @@ impl State {
     }
 
     /// Something is stored in the own frame at `from..to`.
-    pub(super) fn forget(&mut self, from: i64, to: i64) {
-        let near = from.saturating_sub(7)..to;
-        let overlapping = |at: &i64, (bytes, _): &mut (u8, Value)| {
-            near.contains(at) && at.saturating_add(i64::from(*bytes)) > from
-        };
-        self.slots.retain(|at, slot| !overlapping(at, slot));
+    fn forget(&mut self, from: i64, to: i64) {
+        for at in self.overlapping(from, to) {
+            self.slots.remove(&at);
+        }
+    }
+
+    /// What lies in the own frame at `from..to` is not known any more: it may be what it was.
+    pub(super) fn lose(&mut self, from: i64, to: i64) {
+        for at in self.overlapping(from, to) {
+            let slot = self.slots.remove(&at);
+            self.lost |= slot.is_some_and(|(_, value)| value.is_frame());
+        }
+    }
+
+    fn overlapping(&self, from: i64, to: i64) -> Vec<i64> {
+        let near = self.slots.range(from.saturating_sub(7)..to);
+        let over = |(at, (bytes, _)): &(&i64, &(u8, Value))| at.saturating_add(i64::from(*bytes)) > from;
+        near.filter(over).map(|(at, _)| *at).collect()
     }
 
     /// A call ends: it may have written through what it was given, and `anywhere` if it runs code of the program.
@@ -166,10 +183,10 @@ impl State {
             .filter_map(|(owner, at)| (owner == function).then_some(at))
             .collect();
         if self.lost || anywhere && !given.is_empty() {
-            self.slots.clear();
+            self.lose(i64::MIN, i64::MAX);
         }
-        // What a pointer is handed out for lies above it.
-        given.into_iter().for_each(|at| self.forget(at, i64::MAX));
+        // What a pointer is handed out for lies above it, though perhaps not all that does.
+        given.into_iter().for_each(|at| self.lose(at, i64::MAX));
         self.registers[..6].fill(Value::Unknown);
     }
 

@@ -154,6 +154,10 @@ impl Subject<'_> {
             Op::Atomic { op, fetch, dst, src, off, bytes } => {
                 let value = state.get(src);
                 state.store_elsewhere(value);
+                if let Value::Frame(_, at) = state.get(dst) {
+                    let at = at.saturating_add(off.into());
+                    state.lose(at, at.saturating_add(bytes.into()));
+                }
                 self.store(at, state, (dst, off, bytes), Value::Unknown, tell);
                 match op {
                     AtomicOp::Cmpxchg => state.set(0, Value::Unknown),

@@ -3,12 +3,16 @@
 //! A pid that is forked again is a new task. Rows of tasks and channels go to the sink when they first
 //! appear and again when more is known of them. Not here: where records come from ([`super::raw`]).
 
-use super::raw::{CLOCK_EXT, RUN_SEEN, RawRecord, kind};
-use super::sends::{Sender, Sum, Table, Unseen, entry};
+mod sums;
+#[cfg(test)]
+mod tests;
+
+use super::raw::{CLOCK_EXT, RawRecord, kind};
+use super::sends::{Sender, Table, Unseen};
 use super::snapshot;
 use schedlab_model::event::{Context, IrqSource, Operation, PrevState, VruntimeClock};
 use schedlab_model::recording::codec::RecordingWriter;
-use schedlab_model::recording::{ChannelInfo, ChannelKind, PatternEntry, Run, TaskInfo};
+use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
 use schedlab_model::{
     ChannelId, CpuId, CpuSet, Event, EventKind, Nanos, Nice, Policy, TaskAttributes, TaskId,
 };
@@ -73,6 +77,13 @@ struct Fill {
     owed: i64,
     /// Most that was in it when a sender had to wait.
     full: i64,
+}
+
+impl Fill {
+    /// Bytes that were read beyond what is told to be sent.
+    fn missing(&self) -> u64 {
+        (self.owed - self.in_flight).max(0) as u64
+    }
 }
 
 /// Turns records into events and writes them.
@@ -310,182 +321,6 @@ impl<W: Write> Translator<W> {
         }
         let Some(kind) = self.translate(raw) else { return Ok(()) };
         self.writer.event(&Event { time: self.last, cpu: CpuId(raw.cpu), kind })
-    }
-
-    /// Two sends in one record: channel and bytes in 32 bits each.
-    fn sends(&mut self, raw: &RawRecord) -> io::Result<()> {
-        const SOCKET_SEND: u8 = Operation::SocketSend as u8;
-        const SOCKET: u8 = ChannelKind::Socket as u8;
-        self.take_entered(raw);
-        let (task, next) = (self.task(raw.pid), self.channel(SOCKET, raw.a >> 32));
-        self.explain(task, Some(next))?;
-        for send in [raw.a, raw.b].into_iter().filter(|&send| send > 0) {
-            let (a, b) = (send >> 32, send & 0xffff_ffff);
-            let one = RawRecord { a, b, kind: kind::OP_EXIT, op: SOCKET_SEND, flags: SOCKET, ..*raw };
-            let kind = self.operation_exit(&one);
-            self.writer.event(&Event { time: self.last, cpu: CpuId(raw.cpu), kind })?;
-        }
-        Ok(())
-    }
-
-    fn pattern(&mut self, raw: &RawRecord) {
-        let (task, index) = (self.task(raw.pid), usize::from(raw.op));
-        let channel = self.channel(ChannelKind::Socket as u8, raw.a);
-        let entry = PatternEntry { channel, bytes: raw.b as u32, next: raw.flags };
-        let pattern = self.patterns.entry(task).or_default();
-        if pattern.len() <= index {
-            pattern.resize(index + 1, None);
-        }
-        pattern[index] = Some(entry);
-        self.writer.pattern(task, raw.op, &entry);
-    }
-
-    /// Sends that followed their task's pattern: told as one, unless the pattern was lost with dropped records.
-    fn run(&mut self, raw: &RawRecord) -> io::Result<()> {
-        self.take_entered(raw);
-        let task = self.task(raw.pid);
-        let first = self.patterns.get(&task).and_then(|own| entry(own, raw.op));
-        if let (RUN_SEEN, Some(first)) = (raw.flags, first) {
-            self.explain(task, Some(first.channel))?;
-        }
-        let sends = u32::try_from(raw.a).unwrap_or(u32::MAX);
-        let sum = Sum { cpu: raw.cpu, since: raw.b, until: raw.time, sends, bytes: 0 };
-        self.tell_run(task, &sum, raw.op).map(drop)
-    }
-
-    /// Tells sends from an entry of the task's table on; which entry is next.
-    fn tell_run(&mut self, task: TaskId, sum: &Sum, first: u8) -> io::Result<u8> {
-        let (mut at, mut count, mut last) = (first, 0, None);
-        let pattern = self.patterns.get(&task);
-        while count < sum.sends
-            && let Some(entry) = pattern.and_then(|own| entry(own, at))
-        {
-            let fill = &mut self.fills[entry.channel.index()];
-            // The first may be one that has waited or woken somebody.
-            let counted = if count == 0 { self.senders[task.index()].exit(entry.channel) } else { 0 };
-            fill.in_flight += i64::from(entry.bytes) - counted;
-            fill.given = true;
-            last = Some(entry.channel);
-            at = entry.next;
-            count += 1;
-        }
-        let sender = &mut self.senders[task.index()];
-        sender.last = last.or(sender.last);
-        let [since, until] = [sum.since, sum.until].map(|time| Nanos(time.saturating_sub(self.start)));
-        let until = until.min(self.last);
-        let run = Run { task, cpu: CpuId(sum.cpu), since: since.min(until), until, first, count };
-        if count > 0 {
-            self.writer.run(&run)?;
-        }
-        Ok(at)
-    }
-
-    /// Sends that the task's pattern does not explain: told as runs of its own table or of a sibling's, as soon as it is
-    /// known where they began or ended.
-    fn rest(&mut self, raw: &RawRecord) -> io::Result<()> {
-        self.take_entered(raw);
-        let (sends, bytes) = ((raw.b >> 40) as u32, raw.b & 0xff_ffff_ffff);
-        let task = self.task(raw.pid);
-        let sender = &mut self.senders[task.index()];
-        sender.add(Sum { cpu: raw.cpu, since: raw.a, until: raw.time, sends, bytes });
-        if sender.last.is_some() && sender.sums.len() == 1 { self.explain(task, None) } else { Ok(()) }
-    }
-
-    /// Tells the task's sends in sum, if any; its next send goes to `after`. Those that no table fits wait for a send
-    /// whose channel is seen, and then for what is known at the end.
-    fn explain(&mut self, task: TaskId, after: Option<ChannelId>) -> io::Result<()> {
-        const UNSEEN_MAX: usize = 1 << 16;
-        let sender = &mut self.senders[task.index()];
-        if sender.sums.is_empty() {
-            return Ok(());
-        }
-        let unseen = Unseen { sums: std::mem::take(&mut sender.sums), before: sender.last, after };
-        if self.tell_as(task, &unseen, Unseen::first_in)? {
-            return Ok(());
-        }
-        self.overdue = true;
-        match after {
-            None => self.senders[task.index()].sums = unseen.sums,
-            Some(_) if self.unseen.len() < UNSEEN_MAX => self.unseen.push((task, unseen)),
-            Some(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Tells what no table explained so far, by the tables of the end.
-    fn explain_all(&mut self) -> io::Result<()> {
-        for task in (0..self.tasks.len() as u32).map(TaskId) {
-            let sender = &mut self.senders[task.index()];
-            if !sender.sums.is_empty() {
-                let sums = std::mem::take(&mut sender.sums);
-                self.unseen.push((task, Unseen { sums, before: sender.last, after: None }));
-            }
-        }
-        for (task, unseen) in std::mem::take(&mut self.unseen) {
-            // What neither explains is missed where it was received, or was written to a file: that counts as well.
-            let _ = self.tell_as(task, &unseen, Unseen::first_in)?
-                || self.tell_as(task, &unseen, Unseen::begun_as)?;
-        }
-        Ok(())
-    }
-
-    /// Bytes that were taken from sockets beyond what is told to be given to them.
-    fn unseen_bytes(&self) -> u64 {
-        let lacks = |(channel, fill): (&ChannelInfo, &Fill)| match channel.kind {
-            ChannelKind::Socket if fill.given => (fill.owed - fill.in_flight).max(0) as u64,
-            _ => 0,
-        };
-        self.channels.iter().zip(&self.fills).map(lacks).sum()
-    }
-
-    /// Tells sends by the task's own table or else by that of its nearest sibling that fits; whether one does.
-    fn tell_as(
-        &mut self,
-        task: TaskId,
-        unseen: &Unseen,
-        fit: impl Fn(&Unseen, &Table) -> Option<u8>,
-    ) -> io::Result<bool> {
-        if let Some(first) = self.patterns.get(&task).and_then(|own| fit(unseen, own)) {
-            return self.tell_sums(task, unseen, first).map(|()| true);
-        }
-        let mut siblings = self.siblings(task).into_iter().filter_map(|sibling| self.patterns.get(&sibling));
-        let Some((first, table)) = siblings.find_map(|table| Some((fit(unseen, table)?, table.clone())))
-        else {
-            return Ok(false);
-        };
-        self.tell_table(task, &table);
-        let own = self.patterns.insert(task, table);
-        self.tell_sums(task, unseen, first)?;
-        // Its own, known in part only, is what the kernel's later records are about.
-        match own {
-            Some(own) => {
-                self.tell_table(task, &own);
-                self.patterns.insert(task, own);
-            }
-            None => drop(self.patterns.remove(&task)),
-        }
-        Ok(true)
-    }
-
-    fn tell_sums(&mut self, task: TaskId, unseen: &Unseen, first: u8) -> io::Result<()> {
-        unseen.sums.iter().try_fold(first, |at, sum| self.tell_run(task, sum, at)).map(drop)
-    }
-
-    /// Tasks of the same parent that have a table, the nearest in order of their start first.
-    fn siblings(&self, task: TaskId) -> Vec<TaskId> {
-        let parent = |task: TaskId| self.tasks[task.index()].parent;
-        let is_sibling = |other: &TaskId| *other != task && parent(*other) == parent(task);
-        let mut siblings: Vec<TaskId> = self.patterns.keys().copied().filter(is_sibling).collect();
-        siblings.sort_by_key(|other| (other.0.abs_diff(task.0), other.0));
-        siblings
-    }
-
-    fn tell_table(&mut self, task: TaskId, table: &Table) {
-        for (at, entry) in table.iter().enumerate() {
-            if let Some(entry) = entry {
-                self.writer.pattern(task, at as u8, entry);
-            }
-        }
     }
 
     fn translate(&mut self, raw: &RawRecord) -> Option<EventKind> {
@@ -788,113 +623,5 @@ fn irq_source(raw: &RawRecord) -> IrqSource {
         0 => IrqSource::Timer,
         1 => IrqSource::Ipi,
         _ => IrqSource::Device(raw.a as u32),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use schedlab_model::machine::MachineDescription;
-    use schedlab_model::recording::{Provenance, Recording, codec};
-    use schedlab_model::topology::Topology;
-
-    const ROUND: [u64; 4] = [100, 101, 102, 103];
-
-    fn told(kind: u8, time: u64) -> RawRecord {
-        RawRecord { kind, time, pid: 7, ..RawRecord::default() }
-    }
-
-    /// An entry of a task's table: 50 bytes to channel 100 and so on.
-    fn entry_of(pid: u32, at: u8, next: u8) -> RawRecord {
-        let (a, b) = (ROUND[usize::from(at)], 50);
-        RawRecord { op: at, flags: next, pid, a, b, ..told(kind::PATTERN, 10) }
-    }
-
-    fn table_of(pid: u32) -> [RawRecord; 4] {
-        [0, 1, 2, 3].map(|at| entry_of(pid, at, (at + 1) % 4))
-    }
-
-    /// Six sends of task 7 in sum, between 10 and 20 ns.
-    fn six() -> RawRecord {
-        RawRecord { a: 10, b: 300 | 6 << 40, ..told(kind::REST, 20) }
-    }
-
-    fn run(time: u64, since: u64, first: u8, count: u64, flags: u8) -> RawRecord {
-        RawRecord { op: first, flags, a: count, b: since, ..told(kind::RUN, time) }
-    }
-
-    /// What is read of these records of tasks 7 and 8, two children of one task, and how many bytes nobody gave.
-    fn recorded(raws: impl IntoIterator<Item = RawRecord>) -> (Recording, u64) {
-        let machine = MachineDescription::generic("test", Topology::flat(1).expect("a CPU"));
-        let mut provenance = Provenance::default();
-        let writer = RecordingWriter::new(Vec::new(), &provenance, &machine).expect("in memory");
-        let tasks = [7, 8].map(|pid| TaskInfo { pid, tgid: pid, ..idle() });
-        let mut translator = Translator::new(writer, 0, tasks.to_vec());
-        translator.counting = true;
-        for raw in raws {
-            translator.record(&raw).expect("in memory");
-        }
-        let (writer, unseen_bytes) = translator.into_writer().expect("in memory");
-        provenance.unseen_bytes = unseen_bytes;
-        let bytes = writer.finish(&provenance, Nanos(40)).expect("in memory");
-        (codec::decode(&bytes).expect("a recording"), unseen_bytes)
-    }
-
-    /// Where task 7 sent, in order of time.
-    fn sent(raws: impl IntoIterator<Item = RawRecord>) -> Vec<u64> {
-        let (recording, _) = recorded(raws);
-        let seven = recording.tasks.iter().position(|task| task.pid == 7).expect("it is there");
-        let to = |event: &Event| match event.kind {
-            EventKind::OperationExit { task, channel, .. } if task.index() == seven => {
-                Some(recording.channels[channel.index()].identity)
-            }
-            _ => None,
-        };
-        recording.events.iter().filter_map(to).collect()
-    }
-
-    #[test]
-    fn sends_that_go_on_where_the_own_table_ends_are_told_by_that_of_a_sibling() {
-        let own = [entry_of(7, 0, 1), entry_of(7, 1, u8::MAX)];
-        let later = [run(15, 11, 0, 2, 0), RawRecord { a: 16, ..six() }, run(30, 21, 0, 1, 0)];
-        let raws = own.into_iter().chain(table_of(8)).chain(later);
-        assert_eq!(sent(raws), [100, 101, 102, 103, 100, 101, 102, 103, 100]);
-    }
-
-    #[test]
-    fn a_run_that_was_seen_tells_which_sends_came_before_it() {
-        let sums_then_run = |flags| table_of(7).into_iter().chain([six(), run(30, 20, 3, 1, flags)]);
-        assert_eq!(sent(sums_then_run(RUN_SEEN)), [101, 102, 103, 100, 101, 102, 103]);
-        assert_eq!(sent(sums_then_run(0)), [100, 101, 102, 103, 100, 101, 103], "begun as its table begins");
-    }
-
-    #[test]
-    fn a_task_that_was_never_seen_to_send_began_as_its_sibling_did() {
-        let of_sibling = |time| RawRecord { pid: 8, ..run(time, time - 1, 0, 2, 0) };
-        let raws = [six()].into_iter().chain(table_of(8)).chain([of_sibling(25), of_sibling(30)]);
-        assert_eq!(sent(raws.clone()), [100, 101, 102, 103, 100, 101]);
-        let (recording, _) = recorded(raws);
-        let times: Vec<u64> = recording.events.iter().map(|event| event.time.0).collect();
-        assert!(times.is_sorted(), "told last, read where they were: {times:?}");
-        assert_eq!(times.iter().filter(|&&time| time <= 20).count(), 6);
-    }
-
-    #[test]
-    fn what_was_received_and_no_send_gave_is_counted() {
-        let receive = |bytes| RawRecord {
-            pid: 8,
-            op: Operation::SocketReceive as u8,
-            flags: ChannelKind::Socket as u8,
-            a: 100,
-            b: bytes,
-            ..told(kind::OP_EXIT, 35)
-        };
-        let odd = RawRecord { b: 299 | 6 << 40, ..six() };
-        let with = |rest, bytes| {
-            recorded(table_of(7).into_iter().chain([run(12, 11, 0, 1, 0), rest, receive(bytes)])).1
-        };
-        assert_eq!(with(six(), 100), 0);
-        assert_eq!(with(odd, 50), 0, "written to a file");
-        assert_eq!(with(odd, 100), 50);
     }
 }
