@@ -85,7 +85,7 @@ fn recordings_that_cannot_be_read() {
     for (name, bytes, says) in [
         ("other.slrec", b"not this".to_vec(), "schedlab record -o FILE"),
         ("empty.slrec", Vec::new(), "schedlab record -o FILE"),
-        ("version.slrec", other_version, "format version 99, this schedlab reads versions 1 to 3"),
+        ("version.slrec", other_version, "format version 99, this schedlab reads versions 1 to 4"),
         ("head.slrec", good[..100].to_vec(), "record it again"),
         ("start.slrec", good[..2000].to_vec(), "cut off before its first whole block"),
         ("damaged.slrec", damaged, "copy it again"),
