@@ -7,7 +7,7 @@
 mod statements;
 
 use schedlab_bpf::asm::*;
-use schedlab_bpf::exec::{CallContext, Compiled, FaultKind, Host, KfuncTable, Options};
+use schedlab_bpf::exec::{CallContext, Compiled, FaultKind, Host, KfuncTable, Options, PrivateStacks};
 use schedlab_bpf::image::{Insn, MapImage, ObjectImage};
 use schedlab_bpf::maps::kind;
 
@@ -173,7 +173,8 @@ fn listing(insns: &[Insn]) -> String {
 }
 
 fn options() -> Options {
-    Options { memory_bytes_log2: 19, nr_cpus: 2, budget: 3000, ..Options::default() }
+    // Whatever happens to stacks, the engines must do the same.
+    Options { memory_bytes_log2: 19, nr_cpus: 2, budget: 3000, private_stacks: None, ..Options::default() }
 }
 
 /// The target `program`: both engines on what the bytes make, which may be instructions as they stand.
@@ -187,6 +188,10 @@ pub fn fuzz(bytes: &[u8], planted: bool) {
         image.programs[0] = schedlab_bpf::asm::program("raw", raw(rest), &[]);
     }
     let table = kfuncs();
+    let checked = Options { private_stacks: Some(PrivateStacks::default()), ..options() };
+    if kind & 2 == 2 && Compiled::new(image.clone(), &table, checked).is_err() {
+        return;
+    }
     // Raw instructions may be refused; they must not do harm.
     let Ok(compiled) = Compiled::new(image.clone(), &table, options()) else {
         assert!(kind & 1 == 1, "a generated program is refused");

@@ -37,8 +37,9 @@ pub struct Options {
     pub budget: u64,
     /// Whether a helper or kfunc that does not exist is refused now; else it is a fault when called.
     pub refuse_absent: bool,
-    /// Which programs have frames that count to no chain of functions.
-    pub private_stacks: PrivateStacks,
+    /// Which programs have frames that count to no chain of functions. `None` lets stacks overflow: programs then change
+    /// each other's frames, and nothing else.
+    pub private_stacks: Option<PrivateStacks>,
     /// Whether to generate native code; else the interpreter runs.
     pub native: bool,
 }
@@ -53,7 +54,7 @@ impl Default for Options {
             percpu_stride: 0,
             budget: 100_000_000,
             refuse_absent: true,
-            private_stacks: PrivateStacks::default(),
+            private_stacks: Some(PrivateStacks::default()),
             native: true,
         }
     }

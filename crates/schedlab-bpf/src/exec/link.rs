@@ -140,7 +140,9 @@ impl Linker<'_> {
         }
         self.depth(&ops)?;
         let functions = &self.linked.functions[self.first as usize..];
-        stack::check(self.image, self.program, &decoded, functions, self.options.private_stacks)?;
+        if let Some(private) = self.options.private_stacks {
+            stack::check(self.image, self.program, &decoded, functions, private)?;
+        }
         let (targets, main) = (&self.linked.targets, &self.linked.functions[self.first as usize]);
         let array =
             arguments::replace(&mut ops, main.start, main.end, |target| targets[target as usize].arguments());

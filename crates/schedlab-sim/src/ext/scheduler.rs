@@ -128,7 +128,7 @@ impl ExtScheduler {
             budget: if options.instructions_max == 0 { BUDGET } else { options.instructions_max },
             native: !options.interpreted,
             refuse_absent: false,
-            private_stacks: private_stacks(version),
+            private_stacks: Some(private_stacks(version)),
             host_bytes: attach::percpu_stride(&layout) * u64::from(nr_cpus),
             symbols: attach::symbols(&layout),
             percpu_stride: attach::percpu_stride(&layout),

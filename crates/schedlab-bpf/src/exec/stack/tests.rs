@@ -18,8 +18,12 @@ const TIMER_SET_CALLBACK: i32 = 170;
 const LOOP: i32 = 181;
 
 fn check_with(image: ObjectImage, private_stacks: PrivateStacks) -> Result<(), String> {
-    let options =
-        Options { memory_bytes_log2: 20, refuse_absent: false, private_stacks, ..Options::default() };
+    let options = Options {
+        memory_bytes_log2: 20,
+        refuse_absent: false,
+        private_stacks: Some(private_stacks),
+        ..Options::default()
+    };
     let compiled = Compiled::new(image, &KfuncTable::<Nobody>::new(), options);
     compiled.map(|_| ()).map_err(|error| error.to_string())
 }
