@@ -140,17 +140,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn new(trace: &Trace, cpus: u32, start: u64, recorders: Recorders) -> Builder<'_> {
-        let idle = TaskInfo {
-            pid: 0,
-            tgid: 0,
-            name: "swapper".to_owned(),
-            parent: TaskId::IDLE,
-            attributes: TaskAttributes { kernel_thread: true, ..TaskAttributes::default() },
-            target: false,
-            existed: true,
-            start_cpu: CpuId(0),
-            start_runnable: false,
-        };
+        let idle = TaskInfo::idle();
         Builder {
             trace,
             cpus,

@@ -170,6 +170,25 @@ pub enum Operation {
     OtherIo,
 }
 
+impl Operation {
+    /// All of them, by their number.
+    pub const ALL: [Operation; 13] = [
+        Operation::PipeRead,
+        Operation::PipeWrite,
+        Operation::SocketReceive,
+        Operation::SocketSend,
+        Operation::FutexWait,
+        Operation::FutexWake,
+        Operation::Poll,
+        Operation::EpollWait,
+        Operation::SleepRelative,
+        Operation::SleepAbsolute,
+        Operation::WaitChild,
+        Operation::Yield,
+        Operation::OtherIo,
+    ];
+}
+
 /// By what clock a virtual runtime counts: values of two clocks do not compare, even on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum VruntimeClock {

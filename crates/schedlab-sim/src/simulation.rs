@@ -621,17 +621,7 @@ fn idle_actor() -> crate::behaviour::actor::Actor {
 }
 
 fn idle_row() -> TaskInfo {
-    TaskInfo {
-        pid: 0,
-        tgid: 0,
-        name: "swapper".to_owned(),
-        parent: TaskId::IDLE,
-        attributes: TaskAttributes::default(),
-        target: false,
-        existed: true,
-        start_cpu: CpuId(0),
-        start_runnable: true,
-    }
+    TaskInfo { attributes: TaskAttributes::default(), start_runnable: true, ..TaskInfo::idle() }
 }
 
 fn channel_table(workload: &Workload) -> Vec<ChannelInfo> {

@@ -24,21 +24,6 @@ const PREV_STATES: [PrevState; 5] = [
     PrevState::Dead,
 ];
 const CONTEXTS: [Context; 3] = [Context::Task, Context::HardIrq, Context::SoftIrq];
-const OPERATIONS: [Operation; 13] = [
-    Operation::PipeRead,
-    Operation::PipeWrite,
-    Operation::SocketReceive,
-    Operation::SocketSend,
-    Operation::FutexWait,
-    Operation::FutexWake,
-    Operation::Poll,
-    Operation::EpollWait,
-    Operation::SleepRelative,
-    Operation::SleepAbsolute,
-    Operation::WaitChild,
-    Operation::Yield,
-    Operation::OtherIo,
-];
 
 /// State shared by both directions, for one block.
 #[derive(Default)]
@@ -309,7 +294,7 @@ fn get_rest(input: &mut Input<'_>, tag: u8, task: TaskId, now: Nanos) -> Result<
 }
 
 fn get_operation(input: &mut Input<'_>, tag: u8, task: TaskId, now: Nanos) -> Result<EventKind, WireError> {
-    let operation = get_listed(input, &OPERATIONS)?;
+    let operation = get_listed(input, &Operation::ALL)?;
     let channel = get_channel(input)?;
     if tag == 14 {
         return Ok(EventKind::OperationExit { task, operation, channel, result: input.signed()? });
@@ -324,7 +309,10 @@ mod tests {
 
     #[test]
     fn lists_follow_the_enumerators() {
-        OPERATIONS.iter().enumerate().for_each(|(index, &operation)| assert_eq!(operation as usize, index));
+        Operation::ALL
+            .iter()
+            .enumerate()
+            .for_each(|(index, &operation)| assert_eq!(operation as usize, index));
         PREV_STATES.iter().enumerate().for_each(|(index, &state)| assert_eq!(state as usize, index));
         PriorityCause::ALL.iter().enumerate().for_each(|(index, &cause)| assert_eq!(cause as usize, index));
         CONTEXTS.iter().enumerate().for_each(|(index, &context)| assert_eq!(context as usize, index));

@@ -44,6 +44,23 @@ pub struct TaskInfo {
     pub start_runnable: bool,
 }
 
+impl TaskInfo {
+    /// Row 0: every CPU's idle task.
+    pub fn idle() -> TaskInfo {
+        TaskInfo {
+            pid: 0,
+            tgid: 0,
+            name: "swapper".to_owned(),
+            parent: TaskId::IDLE,
+            attributes: TaskAttributes { kernel_thread: true, ..TaskAttributes::default() },
+            target: false,
+            existed: true,
+            start_cpu: CpuId(0),
+            start_runnable: false,
+        }
+    }
+}
+
 /// What a channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ChannelKind {

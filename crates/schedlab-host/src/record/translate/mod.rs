@@ -20,22 +20,6 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, Write};
 
-const OPERATIONS: [Operation; 13] = [
-    Operation::PipeRead,
-    Operation::PipeWrite,
-    Operation::SocketReceive,
-    Operation::SocketSend,
-    Operation::FutexWait,
-    Operation::FutexWake,
-    Operation::Poll,
-    Operation::EpollWait,
-    Operation::SleepRelative,
-    Operation::SleepAbsolute,
-    Operation::WaitChild,
-    Operation::Yield,
-    Operation::OtherIo,
-];
-
 const CHANNEL_KINDS: [ChannelKind; 5] =
     [ChannelKind::Pipe, ChannelKind::Socket, ChannelKind::Futex, ChannelKind::Epoll, ChannelKind::Other];
 
@@ -146,7 +130,7 @@ impl<W: Write> Translator<W> {
             overdue: false,
             counting: false,
         };
-        translator.add_task(idle());
+        translator.add_task(TaskInfo::idle());
         existing.into_iter().for_each(|task| {
             translator.add_task(task);
         });
@@ -265,7 +249,12 @@ impl<W: Write> Translator<W> {
     fn unknown_task(&mut self, pid: u32) -> TaskId {
         let pid = pid as i32;
         let found = snapshot::process_of(pid).and_then(|tgid| snapshot::task(tgid, pid));
-        let task = found.unwrap_or_else(|| TaskInfo { pid, tgid: pid, name: format!("pid-{pid}"), ..idle() });
+        let task = found.unwrap_or_else(|| TaskInfo {
+            pid,
+            tgid: pid,
+            name: format!("pid-{pid}"),
+            ..TaskInfo::idle()
+        });
         self.add_task(task)
     }
 
@@ -386,7 +375,7 @@ impl<W: Write> Translator<W> {
     }
 
     fn operation_enter(&mut self, raw: &RawRecord) -> EventKind {
-        let operation = OPERATIONS[usize::from(raw.op).min(12)];
+        let operation = Operation::ALL[usize::from(raw.op).min(12)];
         let (task, channel) = (self.task(raw.pid), self.channel(raw.flags, raw.a));
         self.entered[raw.cpu as usize] = Some((operation, channel));
         if matches!(operation, Operation::PipeWrite | Operation::SocketSend) {
@@ -400,7 +389,7 @@ impl<W: Write> Translator<W> {
     }
 
     fn operation_exit(&mut self, raw: &RawRecord) -> EventKind {
-        let operation = OPERATIONS[usize::from(raw.op).min(12)];
+        let operation = Operation::ALL[usize::from(raw.op).min(12)];
         let (task, channel) = (self.task(raw.pid), self.channel(raw.flags, raw.a));
         let mut result = raw.b as i64;
         if matches!(operation, Operation::PipeWrite | Operation::SocketSend) {
@@ -602,20 +591,6 @@ impl<W: Write> Translator<W> {
 /// Kinds number their channels apart.
 fn mixed_key(kind: u8, key: u64) -> u64 {
     key ^ u64::from(kind) << 56
-}
-
-fn idle() -> TaskInfo {
-    TaskInfo {
-        pid: 0,
-        tgid: 0,
-        name: "swapper".to_owned(),
-        parent: TaskId::IDLE,
-        attributes: TaskAttributes { kernel_thread: true, ..TaskAttributes::default() },
-        target: false,
-        existed: true,
-        start_cpu: CpuId(0),
-        start_runnable: false,
-    }
 }
 
 fn irq_source(raw: &RawRecord) -> IrqSource {

@@ -42,7 +42,7 @@ fn recorded(raws: impl IntoIterator<Item = RawRecord>) -> (Recording, u64) {
     let machine = MachineDescription::generic("test", Topology::flat(1).expect("a CPU"));
     let mut provenance = Provenance::default();
     let writer = RecordingWriter::new(Vec::new(), &provenance, &machine).expect("in memory");
-    let tasks = [7, 8].map(|pid| TaskInfo { pid, tgid: 7, ..idle() });
+    let tasks = [7, 8].map(|pid| TaskInfo { pid, tgid: 7, ..TaskInfo::idle() });
     let mut translator = Translator::new(writer, 0, tasks.to_vec());
     translator.counting = true;
     for raw in raws {
