@@ -3,7 +3,7 @@
 //! Everything that needs root and nearly all `unsafe` lives here; nothing here knows the simulator. Start at [`vm`]
 //! for real kernels in QEMU, [`guest`] for the program that is process 1 of those machines,
 //! [`mod@calibrate`] for what things cost on it, [`live`] for sched_ext objects in the running kernel, [`player`] for
-//! workloads with real threads, [`load`] for a disk and memory under load, [`mod@record`] for what the running kernel does, [`machine`] for what it runs on,
+//! workloads with real threads, [`verifier`] for what the kernel says of programs it refuses, [`load`] for a disk and memory under load, [`mod@record`] for what the running kernel does, [`machine`] for what it runs on,
 //! [`doctor`] for what it permits.
 
 pub mod calibrate;
@@ -17,6 +17,7 @@ pub mod player;
 mod process;
 pub mod record;
 pub mod top;
+pub mod verifier;
 pub mod vm;
 
 pub use process::set_nice;

@@ -25,9 +25,9 @@ pub mod status;
 pub mod tasks;
 pub mod trial;
 mod variables;
-pub mod verifier;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapMut, MapType, Object, ProgramInput};
+use crate::verifier::{self, Refusal};
+use libbpf_rs::{Link, MapCore, MapFlags, MapMut, MapType, Object, PrintLevel, ProgramInput};
 use object::Opened;
 use std::fs;
 use std::path::Path;
@@ -58,8 +58,8 @@ pub enum Error {
     #[error("the object has no program {0:?}: name a function with SEC(\"syscall\")")]
     NoProgram(String),
     /// The kernel refused the programs.
-    #[error("the kernel refuses the object: {}", .0.words())]
-    Load(Box<verifier::Refusal>),
+    #[error("the kernel refuses the object: {} (`schedlab vm try` shows the steps before it)", .0.words())]
+    Load(Box<Refusal>),
     /// The kernel refused to switch to the scheduler.
     #[error("the kernel does not enable the scheduler: {0}")]
     Attach(String),
@@ -211,8 +211,8 @@ impl Loaded {
     /// Hands the tasks to the scheduler. The kernel runs it until the result is dropped or it fails.
     pub fn attach(mut self) -> Result<Attached, Error> {
         let mut map = table(&mut self.object).ok_or(Error::NoScheduler)?;
-        object::listen();
-        let refused = |error| Error::Attach(format!("{error:?}; {}", object::messages().trim()));
+        verifier::listen(PrintLevel::Info);
+        let refused = |error| Error::Attach(format!("{error:?}; {}", verifier::messages().trim()));
         let link = map.attach_struct_ops().map_err(refused)?;
         Ok(Attached { link: Some(link), loaded: self, enable_seq: status::enable_seq() })
     }

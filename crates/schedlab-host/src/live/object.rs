@@ -1,17 +1,14 @@
-//! An object between opening and loading: who implements which callback, initial values, and libbpf's messages.
+//! An object between opening and loading: who implements which callback, and initial values.
 //!
 //! The `unsafe` of this module reads what libbpf documents for skeletons: the initial value of a struct_ops map holds,
 //! at each callback's place, a pointer to the program that implements it.
 
 use super::Error;
 use super::variables::Variables;
+use crate::verifier::{self, is_privilege};
 use libbpf_rs::btf::{Btf, types};
-use libbpf_rs::{AsRawLibbpf, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, Program, set_print};
+use libbpf_rs::{AsRawLibbpf, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, Program};
 use std::ffi::OsStr;
-use std::sync::Mutex;
-
-/// What libbpf said since the last [`listen`]. One for the process because libbpf's printer is.
-static MESSAGES: Mutex<String> = Mutex::new(String::new());
 
 /// `SCX_OPS_SWITCH_PARTIAL` of the kernel's `enum scx_ops_flags`: the same in every version since 6.12.
 pub const SWITCH_PARTIAL: u64 = 1 << 3;
@@ -24,9 +21,10 @@ pub struct Opened {
 impl Opened {
     /// Opens an ELF object.
     pub fn new(bytes: &[u8]) -> Result<Self, Error> {
-        listen();
+        verifier::listen(PrintLevel::Info);
         let object = ObjectBuilder::default().open_memory(bytes);
-        let object = object.map_err(|error| Error::Open(format!("{error}; {}", messages().trim())))?;
+        let object =
+            object.map_err(|error| Error::Open(format!("{error}; {}", verifier::messages().trim())))?;
         Ok(Self { object })
     }
 
@@ -124,9 +122,9 @@ impl Opened {
 
     /// Gives the programs to the kernel, and what was said meanwhile.
     pub fn load_aloud(self, level: PrintLevel) -> (Result<Object, libbpf_rs::Error>, String) {
-        listen_from(level);
+        verifier::listen(level);
         let loaded = self.object.load();
-        (loaded, messages())
+        (loaded, verifier::messages())
     }
 
     /// Gives the programs to the kernel.
@@ -136,7 +134,7 @@ impl Opened {
             if is_privilege(&error, &log) {
                 return Error::Privilege;
             }
-            Error::Load(Box::new(super::verifier::refusal(&log)))
+            Error::Load(Box::new(verifier::refusal(&log)))
         })
     }
 
@@ -178,26 +176,4 @@ pub fn instructions(program: &Program<'_>) -> Vec<[u8; 8]> {
 /// libbpf's names are ASCII.
 pub fn name_of(name: &OsStr) -> String {
     name.to_string_lossy().into_owned()
-}
-
-/// Whether a load failed for want of rights, and not because the verifier refused the program.
-pub fn is_privilege(error: &libbpf_rs::Error, log: &str) -> bool {
-    error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !log.contains("processed")
-}
-
-/// Starts to keep libbpf's messages.
-pub fn listen() {
-    listen_from(PrintLevel::Info);
-}
-
-fn listen_from(level: PrintLevel) {
-    MESSAGES.lock().expect("no thread panics while it holds the messages").clear();
-    set_print(Some((level, |_, message| {
-        MESSAGES.lock().expect("no thread panics while it holds the messages").push_str(&message);
-    })));
-}
-
-/// What was said since [`listen`].
-pub fn messages() -> String {
-    MESSAGES.lock().expect("no thread panics while it holds the messages").clone()
 }

@@ -6,9 +6,9 @@
 use super::churn::{self, Kind};
 use super::object::{self, Opened};
 use super::standstill::Standstill;
-use super::verifier::{self, ProgramCost, Refusal};
 use super::{Error, Exit, STATE, table};
 use crate::capability::is_root;
+use crate::verifier::{self, ProgramCost, Refusal};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Object, PrintLevel};
 use serde::{Deserialize, Serialize};
@@ -183,7 +183,9 @@ fn load(bytes: &[u8], knobs: &[(&str, i64)], trial: &mut Trial) -> Result<Option
             let (loaded, messages) = again.load_aloud(PrintLevel::Info);
             match loaded {
                 Ok(object) => Ok(Some(object)),
-                Err(error) if object::is_privilege(&error, &messages) && !is_root() => Err(Error::Privilege),
+                Err(error) if verifier::is_privilege(&error, &messages) && !is_root() => {
+                    Err(Error::Privilege)
+                }
                 Err(_) => {
                     trial.refused = Some(verifier::refusal(&messages));
                     Ok(None)
@@ -199,13 +201,13 @@ fn under_stress(
     trial: &mut Trial,
     enabled: impl FnOnce(),
 ) -> Result<(), Error> {
-    object::listen();
+    verifier::listen(PrintLevel::Info);
     let began = Instant::now();
     let mut map = table(&mut object).ok_or(Error::NoScheduler)?;
     let link = match map.attach_struct_ops() {
         Ok(link) => link,
         Err(error) => {
-            trial.not_enabled = Some(format!("{error}; {}", object::messages().trim()));
+            trial.not_enabled = Some(format!("{error}; {}", verifier::messages().trim()));
             return Ok(());
         }
     };

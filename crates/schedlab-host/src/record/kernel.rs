@@ -7,6 +7,7 @@ use super::counters::CacheCounters;
 use super::raw::{RECORD_BYTES, RING_BYTES, Rings};
 use super::syscalls::{self, SYSCALLS_MAX};
 use super::{Detail, RecordError};
+use crate::verifier;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::{Btf, Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
 use std::io::Read;
@@ -98,9 +99,9 @@ pub(super) struct Kernel {
 }
 
 fn bpf_error(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> RecordError {
-    move |error| match error.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => RecordError::Privilege { what: what.to_owned() },
-        _ => RecordError::Kernel { what, reason: error.to_string() },
+    move |error| match verifier::reason(&error) {
+        None => RecordError::Privilege { what: what.to_owned() },
+        Some(reason) => RecordError::Kernel { what, reason },
     }
 }
 
@@ -112,7 +113,7 @@ impl Kernel {
         vruntime: bool,
         counters: Option<&CacheCounters>,
     ) -> Result<Kernel, RecordError> {
-        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
+        verifier::listen(PrintLevel::Warn);
         let points = tracepoints()?;
         let mut open = ObjectBuilder::default()
             .open_memory(schedlab_objects::RECORDER)

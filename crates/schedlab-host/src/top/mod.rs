@@ -7,7 +7,7 @@ mod raw;
 
 use crate::live::programs::RunningPrograms;
 use crate::live::status::KernelStatus;
-use crate::machine;
+use crate::{machine, verifier};
 use libbpf_rs::{Btf, Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel};
 use schedlab_model::tasks_now::{CpuNow, MachineNow, SchedulerNow};
 use schedlab_model::{CpuId, Nanos};
@@ -51,9 +51,9 @@ pub enum TopError {
 }
 
 fn refused(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> TopError {
-    move |error| match error.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => TopError::Privilege,
-        _ => TopError::Kernel { what, reason: error.to_string() },
+    move |error| match verifier::reason(&error) {
+        None => TopError::Privilege,
+        Some(reason) => TopError::Kernel { what, reason },
     }
 }
 
@@ -122,7 +122,7 @@ pub struct Sampler {
 impl Sampler {
     /// Loads the kernel half.
     pub fn new() -> Result<Sampler, TopError> {
-        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
+        verifier::listen(PrintLevel::Warn);
         Btf::from_vmlinux().map_err(|_| TopError::NoBtf)?;
         let tick_ns = NS_PER_S / u64::from(machine::describe().hz.max(1));
         let cpus = machine::possible_cpus().clamp(1, CPUS_MAX);

@@ -14,7 +14,7 @@ use crate::progress;
 use anyhow::{Context as _, anyhow};
 use schedlab_host::guest::{ENABLED, PROGRAM};
 use schedlab_host::live::trial::Trial;
-use schedlab_host::live::verifier::Refusal;
+use schedlab_host::verifier::Refusal;
 use schedlab_host::vm::{Error, Kernel, KernelName, Machine, Run};
 use schedlab_model::topology::cpus_text;
 use schedlab_report::text::Table;

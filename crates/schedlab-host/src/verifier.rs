@@ -1,9 +1,45 @@
 //! What libbpf and the verifier say about an object's programs, made readable.
 //!
 //! [`costs`] reads what verifying each program cost; [`refusal`] finds in a failed load the program, the source line, the
-//! instruction and the reason, and says what usually mends it. Only text: loading is in [`super::trial`].
+//! instruction and the reason, and says what usually mends it. [`listen`] keeps the messages. Loading is elsewhere.
 
+use libbpf_rs::{PrintLevel, set_print};
 use serde::{Deserialize, Serialize};
+use std::sync::Mutex;
+
+/// What libbpf said since the last [`listen`]. One for the process because libbpf's printer is.
+static MESSAGES: Mutex<String> = Mutex::new(String::new());
+
+/// Starts to keep libbpf's messages from this level on.
+pub fn listen(level: PrintLevel) {
+    MESSAGES.lock().expect("no thread panics while it holds the messages").clear();
+    set_print(Some((level, |_, message| {
+        MESSAGES.lock().expect("no thread panics while it holds the messages").push_str(&message);
+    })));
+}
+
+/// What was said since [`listen`].
+pub fn messages() -> String {
+    MESSAGES.lock().expect("no thread panics while it holds the messages").clone()
+}
+
+/// Whether a load failed for want of rights, and not because the verifier refused the program.
+pub fn is_privilege(error: &libbpf_rs::Error, messages: &str) -> bool {
+    error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !messages.contains("processed")
+}
+
+/// Why the kernel refused an object of our own, after [`listen`]; `None` for want of rights.
+pub(crate) fn reason(error: &libbpf_rs::Error) -> Option<String> {
+    reason_in(error, &messages())
+}
+
+fn reason_in(error: &libbpf_rs::Error, messages: &str) -> Option<String> {
+    if is_privilege(error, messages) {
+        return None;
+    }
+    let verified = logs(messages).any(|(_, log)| log.contains("processed"));
+    Some(if verified { refusal(messages).words() } else { error.to_string() })
+}
 
 /// What one program cost to verify.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +91,7 @@ impl Refusal {
         if let Some(remedy) = &self.remedy {
             text += &format!("; {remedy}");
         }
-        text + " (`schedlab vm try` shows the steps before it)"
+        text
     }
 }
 
@@ -279,6 +315,19 @@ mod tests {
         assert_eq!(refusal.instruction.as_deref(), Some("2: (7b) *(u64 *)(r0 +8) = r2"));
         assert!(refusal.remedy.is_some_and(|remedy| remedy.contains("NULL")));
         assert_eq!(refusal.steps.len(), 6);
+    }
+
+    #[test]
+    fn a_refusal_is_no_lack_of_rights() {
+        let denied = libbpf_rs::Error::from_raw_os_error(libc::EACCES);
+        assert_eq!(
+            reason_in(&denied, "libbpf: prog 'bad_enqueue': BPF program load failed: -EACCES\n"),
+            None
+        );
+        let reason = reason_in(&denied, BAD).expect("the verifier refused it");
+        assert!(reason.contains("in bad_enqueue at bad.bpf.c:19: ctx->deadline = 3;"), "{reason}");
+        let full = libbpf_rs::Error::from_raw_os_error(libc::ENOMEM);
+        assert_eq!(reason_in(&full, ""), Some(full.to_string()));
     }
 
     #[test]
