@@ -148,18 +148,22 @@ mod tests {
         let speeds = SharedSlice::<Speed>::new(1_024).expect("memory");
         measure(&speeds);
         let cpu = super::super::attributes::affinity().iter().next().expect("a CPU");
-        let used: Vec<u64> = std::thread::scope(|scope| {
-            let one = || {
-                super::super::attributes::pin(cpu.0 as usize).expect("a CPU of ours");
-                let start = clock::cpu_time();
-                burn(60_000_000, &speeds);
-                clock::cpu_time() - start
-            };
-            let both = [scope.spawn(one), scope.spawn(one)];
-            both.into_iter().map(|thread| thread.join().expect("burns")).collect()
-        });
-        for used in &used {
-            assert!((58_000_000..=75_000_000).contains(used), "{used:?}");
-        }
+        let attempt = || -> Vec<u64> {
+            std::thread::scope(|scope| {
+                let one = || {
+                    super::super::attributes::pin(cpu.0 as usize).expect("a CPU of ours");
+                    let start = clock::cpu_time();
+                    burn(60_000_000, &speeds);
+                    clock::cpu_time() - start
+                };
+                let both = [scope.spawn(one), scope.spawn(one)];
+                both.into_iter().map(|thread| thread.join().expect("burns")).collect()
+            })
+        };
+        // A host that takes the CPU away lets the wall clock go on but not the task's: not each time, as counting the
+        // other's time would (30 ms used instead of 60).
+        let attempts: Vec<Vec<u64>> = (0..5).map(|_| attempt()).collect();
+        let right = |used: &Vec<u64>| used.iter().all(|used| (58_000_000..=75_000_000).contains(used));
+        assert!(attempts.iter().any(right), "{attempts:?}");
     }
 }
