@@ -239,8 +239,8 @@ fn add_part(parts: &mut Parts, channel: ChannelId, bytes: u64) {
 /// Follows a channel through the recording.
 ///
 /// A write has its effect somewhere between its beginning and its end, a read by its end. So a read takes
-/// first from writes that have ended, in their order, and only then from writes under way (not at all if
-/// `strict`): what it cannot have had is never assigned to it while there is another choice.
+/// first from writes that have ended, in their order, and only then from writes under way (if `strict`, only from that of
+/// the task that woke it): what it cannot have had is never assigned to it while there is another choice.
 fn follow(transfers: &[Transfer], traffic: &Traffic, strict: bool) -> Followed {
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     enum Moment {
@@ -282,10 +282,10 @@ fn follow(transfers: &[Transfer], traffic: &Traffic, strict: bool) -> Followed {
                 }
             }
             Moment::Take => {
-                let mut missing = take(&mut given, &mut followed.matched, id, transfer.bytes);
-                if !strict {
-                    missing = take(&mut under_way, &mut followed.matched, id, missing);
-                }
+                let waker = transfer.wake.map(|wake| wake.waker);
+                let may = |give: u32| !strict || Some(transfers[give as usize].task) == waker;
+                let missing = take(&mut given, &mut followed.matched, id, transfer.bytes, |_| true);
+                let missing = take(&mut under_way, &mut followed.matched, id, missing, may);
                 level = level.saturating_sub(transfer.bytes - missing);
                 if missing > 0 && transfer.wake.is_some() {
                     followed.outside.push((id, missing));
@@ -296,16 +296,27 @@ fn follow(transfers: &[Transfer], traffic: &Traffic, strict: bool) -> Followed {
     followed
 }
 
-fn take(queue: &mut VecDeque<(u32, u64)>, matched: &mut Vec<Matched>, take: u32, bytes: u64) -> u64 {
-    let mut rest = bytes;
+/// Takes bytes from gives of which `may` is true; returns what is missing.
+fn take(
+    queue: &mut VecDeque<(u32, u64)>,
+    matched: &mut Vec<Matched>,
+    take: u32,
+    bytes: u64,
+    may: impl Fn(u32) -> bool,
+) -> u64 {
+    let (mut rest, mut at) = (bytes, 0);
     while rest > 0 {
-        let Some((give, left)) = queue.front_mut() else { break };
+        let Some((give, left)) = queue.get_mut(at) else { break };
+        if !may(*give) {
+            at += 1;
+            continue;
+        }
         let part = rest.min(*left);
         matched.push(Matched { give: *give, take, bytes: part });
         *left -= part;
         rest -= part;
         if *left == 0 {
-            queue.pop_front();
+            queue.remove(at);
         }
     }
     rest

@@ -166,8 +166,16 @@ pub fn workload_from(recording: &Recording, options: &ReplayOptions) -> Result<R
         let replay = program::build(recording, options, &observed, &bytes, &handled, &included, sleep_cost);
         check::execute(&replay.workload, &mut check::Lowest).map(|_| replay)
     };
-    let attempts = attempt(false, false).or_else(|_| attempt(true, false)).or_else(|_| attempt(true, true));
-    attempts.map_err(|stuck| ReplayError::Stuck(stuck.to_string()))
+    let stuck = match attempt(false, false) {
+        Ok(replay) => return Ok(replay),
+        Err(stuck) => stuck,
+    };
+    let attempts = attempt(false, true).or_else(|_| attempt(true, false)).or_else(|_| attempt(true, true));
+    let mut replay = attempts.map_err(|stuck| ReplayError::Stuck(stuck.to_string()))?;
+    replay.notes.push(format!(
+        "what is not certain of who waited for whom follows the recorded order, since otherwise {stuck} for ever"
+    ));
+    Ok(replay)
 }
 
 /// Which tasks are replayed: those that ran, of the target or wanted as background.

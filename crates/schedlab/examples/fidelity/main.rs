@@ -7,8 +7,8 @@
 //! With SCHEDLAB_EVENTS=STEM the events of the recording and of the first replay go to STEM-live.txt and STEM-1.txt.
 //! `--costs=FILE`, a machine file or a recording made before, tells what things cost independently of the recordings
 //! judged; given several times, the samples of all such recordings count together.
-//! Each file is replayed on its own machine's description under the recorded kernel's model, with several
-//! seeds; rows show the recording, the mean over the seeds, and how many seeds are within the tolerance.
+//! Each file is replayed on its own machine's description under the scheduler that was recorded: the recorded kernel's
+//! model, or the object of the library. With several seeds; rows show the recording, the mean over the seeds, and how many seeds are within the tolerance.
 #![allow(clippy::print_stdout)]
 
 mod causes;
@@ -19,14 +19,16 @@ mod table;
 
 use anyhow::{Context, Result};
 use causes::Causes;
+use schedlab_bpf::image::ObjectImage;
 use schedlab_model::Event;
 use schedlab_model::machine::{Costs, MachineDescription};
 use schedlab_model::recording::{Provenance, Recording, codec};
 use schedlab_model::workload::Workload;
 use schedlab_report::fidelity::{Fidelity, LiveRange};
 use schedlab_report::triage::Triage;
+use schedlab_sim::ext::{ExtOptions, ExtScheduler, kernel_btf};
 use schedlab_sim::replay::{ReplayOptions, calibrated, costs_shown, workload_from};
-use schedlab_sim::{Simulation, SimulationConfig};
+use schedlab_sim::{Scheduler, Simulation, SimulationConfig};
 use std::process::ExitCode;
 use std::sync::Arc;
 use table::Table;
@@ -99,8 +101,8 @@ fn show(recording: &Recording) -> Result<()> {
     let replay = workload_from(recording, &ReplayOptions::default())?;
     println!("waits {:?}", replay.waits);
     replay.notes.iter().for_each(|note| println!("note: {note}"));
-    if std::env::var_os("SCHEDLAB_DUMP").is_some() {
-        dump(&replay.workload);
+    if let Some(ops) = std::env::var("SCHEDLAB_DUMP").ok().and_then(|ops| ops.parse().ok()) {
+        dump(&replay.workload, ops);
     }
     let workload = Arc::new(replay.workload);
     let scores = scores(recording, &workload)?;
@@ -127,9 +129,11 @@ fn show(recording: &Recording) -> Result<()> {
 /// Replays with every seed and scores each.
 fn scores(recording: &Recording, workload: &Arc<Workload>) -> Result<Vec<Fidelity>> {
     let mut scores = Vec::new();
+    let scheduler = recorded_scheduler(recording)?;
     for seed in 1..=SEEDS {
         let config = SimulationConfig {
             seed,
+            scheduler: scheduler.clone(),
             ..SimulationConfig::new(recording.machine.clone(), Arc::clone(workload))
         };
         let mut events: Vec<Event> = Vec::new();
@@ -155,6 +159,19 @@ fn scores(recording: &Recording, workload: &Arc<Workload>) -> Result<Vec<Fidelit
         }
     }
     Ok(scores)
+}
+
+/// What ran when it was recorded, with its knobs as they begin.
+fn recorded_scheduler(recording: &Recording) -> Result<Scheduler> {
+    let (name, machine) = (recording.provenance.scheduler.as_str(), &recording.machine);
+    if matches!(name, "" | "fair") {
+        return Ok(Scheduler::Kernel);
+    }
+    let bytes = schedlab_objects::scheduler(name)
+        .with_context(|| format!("recorded under {name}, which is no scheduler of the library"))?;
+    let image = ObjectImage::load(bytes, name, &kernel_btf(machine.kernel)).context(name.to_owned())?;
+    let scheduler = ExtScheduler::new(image, machine.kernel, &machine.topology, ExtOptions::default())?;
+    Ok(Scheduler::Ext(scheduler))
 }
 
 /// Events one a line, for eyes.
@@ -205,11 +222,11 @@ fn detail(recording: &Recording, simulated: &Recording) {
     }
 }
 
-fn dump(workload: &Workload) {
+fn dump(workload: &Workload, shown: usize) {
     for task in workload.tasks.iter().filter(|task| task.target) {
         let ops = &workload.programs[task.program.0 as usize].ops;
         println!("{} start {} template {} ops {}", task.name, task.start, task.template, ops.len());
-        ops.iter().take(40).for_each(|op| println!("    {op:?}"));
+        ops.iter().take(shown).for_each(|op| println!("    {op:?}"));
     }
     for (id, channel) in workload.channels.iter().enumerate() {
         println!("channel {id} {channel:?}");
