@@ -290,12 +290,33 @@ impl Seen {
         set(&mut costs.interrupt, less(typical(&self.irq_busy), costs.wakeup));
         let handled = Nanos(costs.interrupt.value.0 + costs.wakeup.value.0);
         let handled = Cost { value: handled, ..costs.interrupt };
-        set(&mut costs.idle_exit, less(typical(&self.irq_idle), handled));
+        let by_task = typical(&self.remote_idle);
+        set(&mut costs.idle_exit, self.idle_exit(handled, by_task));
         // Which part of them scatters is not seen: all of it is drawn with the first.
         let exit = Cost::assumed(costs.idle_exit.typical(), 0);
-        set(&mut costs.ipi_idle, less(typical(&self.remote_idle), exit));
+        set(&mut costs.ipi_idle, less(by_task, exit));
         let here = typical(&self.sent_here);
         set(&mut costs.ipi_send, here.and_then(|here| less(typical(&self.sent_idle), here)));
+    }
+
+    /// What leaving idle takes, by wake-ups from interrupts, of which `handled` is no part. Those can take longer than
+    /// `by_task`, all that a task's wake-up of an idle CPU takes: timers end long sleeps, and a virtual CPU that idled
+    /// for long has lost its own. Then the more frequent ones count, since one value stands for both.
+    fn idle_exit(&self, handled: Cost, by_task: Option<Cost>) -> Option<Cost> {
+        let by_interrupt = less(typical(&self.irq_idle), handled)?;
+        let Some(sum) = by_task.filter(|_| self.irq_idle.len() < self.remote_idle.len()) else {
+            return Some(by_interrupt);
+        };
+        if by_interrupt.value.0 <= sum.value.0 - sum.value.0 / 10 {
+            return Some(by_interrupt);
+        }
+        let fastest = sum.quantiles.map_or(sum.value.0, |quantiles| quantiles[0]);
+        Some(Cost {
+            value: Nanos(fastest - fastest / 10),
+            spread_percent: 0,
+            quantiles: None,
+            origin: Origin::Measured,
+        })
     }
 }
 
@@ -383,6 +404,26 @@ mod tests {
         let costs = calibrated(&recording(events)).costs;
         assert_eq!((costs.wakeup.value, costs.wakeup.origin), (Nanos(3_000), Origin::Measured));
         assert_eq!(costs.ipi.origin, Origin::Assumed);
+    }
+
+    /// Timers' wake-ups of an idle CPU take 12 us, tasks' 6 to 7: a replay's must take that, too.
+    #[test]
+    fn what_a_wake_up_of_an_idle_cpu_takes_is_never_more_than_was_seen() {
+        let mut seen = Seen { irq_idle: vec![12_000; 30], ..Seen::default() };
+        seen.remote_idle = (0..1_000).map(|sample| 6_000 + sample).collect();
+        let costs = |seen: &Seen| {
+            let mut costs = Costs::default();
+            seen.fill(&mut costs);
+            costs
+        };
+        let Costs { idle_exit, ipi_idle, .. } = costs(&seen);
+        let [slow, fast] = [7, 0].map(|at| idle_exit.typical() + ipi_idle.quantiles.map_or(0, |all| all[at]));
+        assert!(fast >= 6_000 && (6_900..7_000).contains(&slow), "{fast} to {slow}");
+        let sum = idle_exit.typical() + ipi_idle.typical();
+        assert!((6_400..6_600).contains(&sum), "{sum}");
+        // Where most are by timers, theirs count.
+        seen.irq_idle = vec![12_000; 2_000];
+        assert!(costs(&seen).idle_exit.typical() > 9_000);
     }
 
     /// What remains of 20 to 60 us without 10 to 20 us keeps a tail, and scatters less than before.
