@@ -26,14 +26,29 @@ pub fn calibrated(recording: &Recording) -> MachineDescription {
     let mut machine = recording.machine.clone();
     costs_shown([recording], &mut machine.costs);
     let context_switch = &mut machine.costs.context_switch;
-    if let Some(waits) = super::readers::waits_shown([recording]) {
-        let value = Nanos(waits[waits.len() / 2]);
+    if let Some(value) = wait_shown(recording) {
+        let back = super::writers::switch_back(recording).map(|back| back.max(context_switch.value));
+        let value = back.map_or(value, |back| value.min(back));
         if value > context_switch.value {
             // No scatter: it stays in the bursts, of which the replay takes just this.
             *context_switch = Cost { value, spread_percent: 0, quantiles: None, origin: Origin::Measured };
         }
     }
     machine
+}
+
+fn wait_shown(recording: &Recording) -> Option<Nanos> {
+    super::readers::waits_shown([recording]).map(|waits| Nanos(waits[waits.len() / 2]))
+}
+
+/// What a wait costs more than the switch after it, where preempted tasks show that they pay less than those that waited:
+/// the way into the sleep.
+pub(super) fn sleep_beyond_switch(recording: &Recording) -> Nanos {
+    let switch = recording.machine.costs.context_switch.value;
+    match (wait_shown(recording), super::writers::switch_back(recording)) {
+        (Some(wait), Some(_)) => wait.saturating_sub(switch),
+        _ => Nanos::ZERO,
+    }
 }
 
 /// Costs that several recordings of one machine show together, for those not measured before.

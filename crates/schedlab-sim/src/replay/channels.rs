@@ -29,6 +29,8 @@ pub(super) struct Bytes {
     pub(super) given_at_wake: BTreeMap<u32, (ChannelId, u32)>,
     /// By channel of the recording: its only reader and the channel of the replay.
     pub(super) sole_reader: BTreeMap<ChannelId, (TaskId, ChannelId)>,
+    /// By channel of the recording: when the last read of bytes from it ended.
+    pub(super) read_until: BTreeMap<ChannelId, Nanos>,
     /// By channel of the recording: who gave to it.
     pub(super) givers: BTreeMap<ChannelId, BTreeSet<TaskId>>,
     /// By channel of the recording that is polled and never read: the channel of the replay, where all that is given stays.
@@ -75,6 +77,8 @@ pub(super) fn connect(recording: &Recording, observed: &Observed, included: &[bo
     for (channel, entry) in &traffic {
         let info = &recording.channels[channel.index()];
         connector.connect_one(&mut out, *channel, info, entry);
+        let ends = entry.takes.iter().map(|take| observed.transfers[*take as usize].exited);
+        out.read_until.extend(ends.max().map(|last| (*channel, last)));
         let mut sizes: Vec<u64> =
             entry.gives.iter().map(|id| observed.transfers[*id as usize].bytes).collect();
         sizes.sort_unstable();

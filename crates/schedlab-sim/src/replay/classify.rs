@@ -200,14 +200,14 @@ impl Classifier<'_> {
     }
 
     /// A read that a write to its channel ended, but whose bytes are told with the next: where it waits for them. Of writes
-    /// told as runs the one that woke it may not be told yet: it is enough that its waker gives to the channel. One that
-    /// returned 0 waited for the end of what is written: no bytes will come.
+    /// told as runs the one that woke it may not be told yet: it is enough that its waker gives to the channel. One after
+    /// which nothing is read from it waited for the end of what is written: no bytes will come.
     fn read_without_bytes(&self, wait: &Wait) -> Option<ChannelId> {
         let open = wait.operation?;
         let reads = matches!(open.operation, Operation::PipeRead | Operation::SocketReceive);
         let waker = wait.wake?.waker;
         let (reader, channel) = self.bytes.sole_reader.get(&open.channel)?;
-        let ended = wait.result == Some(0);
+        let ended = self.bytes.read_until.get(&open.channel).is_none_or(|last| wait.end > *last);
         (reads && !ended && self.gives(waker, open.channel) && *reader == wait.task).then_some(*channel)
     }
 

@@ -26,6 +26,7 @@ mod readers;
 mod room;
 mod sleeps;
 mod window;
+mod writers;
 
 use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
@@ -152,7 +153,11 @@ pub fn workload_from(recording: &Recording, options: &ReplayOptions) -> Result<R
     }
     check_names(recording)?;
     let mut observed = observe::observe(recording, options, Nanos::ZERO);
-    let sleep_cost = if options.subtract_costs { sleeps::cost(&observed) } else { Nanos::ZERO };
+    let sleep_cost = if options.subtract_costs {
+        sleeps::cost(&observed).max(calibrate::sleep_beyond_switch(recording))
+    } else {
+        Nanos::ZERO
+    };
     if sleep_cost > Nanos::ZERO {
         observed = observe::observe(recording, options, sleep_cost);
     }
