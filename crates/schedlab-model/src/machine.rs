@@ -188,8 +188,10 @@ pub struct Costs {
     pub wait_call: Cost,
     /// Making another process, paid by the parent.
     pub fork_call: Cost,
-    /// What being a process of its own takes from the first instruction to the last, paid by the child.
+    /// What being a process of its own takes until its own work begins, paid by the child.
     pub fork_child: Cost,
+    /// What the end of a process takes, paid by it.
+    pub exit_call: Cost,
     /// How much of `ipi` a running CPU stands still before the interrupt begins: a virtual CPU may be stopped by its
     /// host to be handed one; 0 on hardware.
     pub ipi_stall: Cost,
@@ -197,7 +199,7 @@ pub struct Costs {
 
 impl Costs {
     /// How many costs there are.
-    pub const COUNT: usize = 25;
+    pub const COUNT: usize = 26;
 
     /// Their names in a machine file, in the order of [`Costs::all`].
     pub const NAMES: [&str; Costs::COUNT] = [
@@ -225,6 +227,7 @@ impl Costs {
         "wait_call",
         "fork_call",
         "fork_child",
+        "exit_call",
         "ipi_stall",
     ];
 
@@ -256,6 +259,7 @@ impl Costs {
             wait_call: free,
             fork_call: free,
             fork_child: free,
+            exit_call: free,
             ipi_stall: free,
         }
     }
@@ -287,6 +291,7 @@ impl Costs {
             self.wait_call,
             self.fork_call,
             self.fork_child,
+            self.exit_call,
             self.ipi_stall,
         ]
     }
@@ -319,7 +324,8 @@ impl Default for Costs {
             futex_call: Cost::assumed(250, 20),
             wait_call: Cost::assumed(300, 20),
             fork_call: Cost::assumed(60_000, 30),
-            fork_child: Cost::assumed(60_000, 30),
+            fork_child: Cost::assumed(20_000, 30),
+            exit_call: Cost::assumed(40_000, 30),
             ipi_stall: Cost::assumed(0, 0),
         }
     }

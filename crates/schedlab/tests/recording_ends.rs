@@ -188,6 +188,14 @@ fn wait_for_handler(pid: &str) {
     });
 }
 
+/// Its programs are loaded and attached after that.
+fn wait_for_programs(pid: &str) {
+    wait_until("the recorder's programs are attached", || {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        files.filter_map(|file| file.path().read_link().ok()).any(|file| file.ends_with("anon_inode:bpf_link"))
+    });
+}
+
 /// The stretches in which a task of the target waited for a CPU, with its name.
 fn waits(recording: &Recording) -> Vec<(String, Nanos)> {
     let timelines = Timelines::of(recording);
@@ -246,8 +254,9 @@ fn a_ring_is_written_for_a_signal_or_an_end_and_else_not() {
     for (name, code, says) in [("-USR1", 0, "SIGUSR1 after"), ("-INT", 130, "Ctrl-C after")] {
         let mut recorder = recorder(&directory, &words);
         wait_for_handler(&recorder.pid());
-        // Its programs are loaded only then, which takes a second; the window must hold something.
-        std::thread::sleep(Duration::from_secs(3));
+        wait_for_programs(&recorder.pid());
+        // The window must hold something.
+        std::thread::sleep(Duration::from_secs(1));
         signal(&recorder.pid(), name);
         let said = ended(&mut recorder, code);
         assert!(said.contains(says), "{name}: {said}");

@@ -402,8 +402,8 @@ fn moves(here: CpuId, there: CpuId, until: &Until, samples: &mut Vec<u64>) -> io
     Ok(())
 }
 
-/// Processes that end at once, made on that CPU. A parent that its child preempts in the call sees a longer call; the
-/// middle ones count.
+/// Processes that tell when they have begun and end at once, made on that CPU. A parent that its child preempts in the
+/// call sees a longer call; the middle ones count.
 pub(super) fn forks(
     cpu: CpuId,
     phase: Duration,
@@ -412,23 +412,71 @@ pub(super) fn forks(
 ) -> io::Result<()> {
     let until = Until { end: Instant::now() + phase, stop: Arc::clone(stop) };
     pin(cpu)?;
+    let mut began = Shared::new()?;
     while !until.is_over() {
-        let since = Instant::now();
-        // SAFETY: the child does nothing but end, without any code of this process.
+        let since = monotonic();
+        // SAFETY: the child reads the clock, writes to the shared page and ends; none of it takes a lock of this process.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
+            began.set(monotonic());
             // SAFETY: ends the child alone.
             unsafe { libc::_exit(0) };
         }
         if pid < 0 {
             return Err(io::Error::last_os_error());
         }
-        timed.fork.push(elapsed(since));
+        let made = monotonic();
+        timed.fork.push(made - since);
         // SAFETY: a child of ours that nobody else waits for; its status is not asked for.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-        timed.fork_and_end.push(elapsed(since));
+        let ended = monotonic();
+        // Else the child preempted its parent in the call.
+        if let Some(child) = began.get().checked_sub(made) {
+            timed.child.push(child);
+            timed.end.push(ended.saturating_sub(began.get()));
+        }
     }
     Ok(())
+}
+
+/// CLOCK_MONOTONIC in ns; safe between `fork` and `_exit`.
+fn monotonic() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the time to a variable of this frame.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+/// A number that a forked child shares with its parent.
+struct Shared(std::ptr::NonNull<u64>);
+
+impl Shared {
+    fn new() -> io::Result<Shared> {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, wherever the kernel likes.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<u64>(), access, kind, -1, 0) };
+        if page == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        std::ptr::NonNull::new(page.cast()).map(Shared).ok_or_else(io::Error::last_os_error)
+    }
+
+    fn set(&mut self, value: u64) {
+        // SAFETY: the mapping is there as long as this is, aligned to a page, and written by one process at a time.
+        unsafe { self.0.write_volatile(value) };
+    }
+
+    fn get(&self) -> u64 {
+        // SAFETY: as above; the child has ended when its parent reads.
+        unsafe { self.0.read_volatile() }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` and not used afterwards.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<u64>()) };
+    }
 }
 
 /// One or five messages at a time to a reader on the same CPU that does not preempt, so that it finds them in a row:

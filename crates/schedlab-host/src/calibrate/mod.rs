@@ -68,8 +68,10 @@ pub struct Timed {
     pub futex_trip_same: Vec<u64>,
     /// Another process made, as its parent sees the call.
     pub fork: Vec<u64>,
-    /// The same to the end of the child, which does nothing.
-    pub fork_and_end: Vec<u64>,
+    /// From there until the child, for which the parent waits, has begun.
+    pub child: Vec<u64>,
+    /// From there until the parent knows that it has ended.
+    pub end: Vec<u64>,
     /// How much longer than asked for a sleep on an idle CPU took, timer slack included.
     pub overshoot: Vec<u64>,
     /// What the first pass over a warm working set costs more after a move to another CPU.
@@ -89,7 +91,8 @@ impl Timed {
             (&mut self.pipe_trip_other, &mut other.pipe_trip_other),
             (&mut self.futex_trip_same, &mut other.futex_trip_same),
             (&mut self.fork, &mut other.fork),
-            (&mut self.fork_and_end, &mut other.fork_and_end),
+            (&mut self.child, &mut other.child),
+            (&mut self.end, &mut other.end),
             (&mut self.overshoot, &mut other.overshoot),
             (&mut self.migration, &mut other.migration),
             (&mut self.stall, &mut other.stall),

@@ -276,6 +276,9 @@ impl Simulation {
                 self.next(task)
             }
             Step::Exit => {
+                if self.pays_for_exit(task) {
+                    return Outcome::Busy;
+                }
                 self.exit(task);
                 Outcome::Off
             }

@@ -116,16 +116,24 @@ impl Simulation {
         !same && !self.work.workload.calls_in_runs
     }
 
-    /// Gives the parent of a process to be made the time that takes, once, as work of its own: it is long enough to be
-    /// preempted. Whether it takes time now.
+    /// Gives the parent of a process to be made the time that takes. Whether it takes time now.
     pub(crate) fn pays_for_process(&mut self, parent: TaskId, spec: u32) -> bool {
-        let paid = std::mem::take(&mut self.work.actors[parent.index()].paid);
-        if paid || !self.makes_process(parent, spec) {
+        self.makes_process(parent, spec) && self.works_once(parent, CostKind::ForkCall)
+    }
+
+    /// Gives a process that was made in this run the time that its end takes. Whether it takes time now.
+    pub(crate) fn pays_for_exit(&mut self, task: TaskId) -> bool {
+        self.work.actors[task.index()].is_forked_process && self.works_once(task, CostKind::ExitCall)
+    }
+
+    /// Gives the task the time of a call once, as work of its own: such a call is long enough to be preempted.
+    fn works_once(&mut self, task: TaskId, call: CostKind) -> bool {
+        if std::mem::take(&mut self.work.actors[task.index()].paid) {
             return false;
         }
-        let cost = self.core.k.cost(CostKind::ForkCall);
-        self.work.actors[parent.index()].paid = cost > 0;
-        self.core.k.task_mut(parent).work_left = cost;
+        let cost = self.core.k.cost(call);
+        self.work.actors[task.index()].paid = cost > 0;
+        self.core.k.task_mut(task).work_left = cost;
         cost > 0
     }
 
@@ -139,6 +147,7 @@ impl Simulation {
         if self.makes_process(parent, spec) {
             let own = self.core.k.cost(CostKind::ForkChild);
             self.core.k.task_mut(child).work_left = own;
+            self.work.actors[child.index()].is_forked_process = true;
         }
         if let Err(error) = self.core.fork_task(child) {
             self.fork_failed(child, error, Context::Task);

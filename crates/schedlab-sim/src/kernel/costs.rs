@@ -32,6 +32,7 @@ pub(crate) enum CostKind {
     WaitCall,
     ForkCall,
     ForkChild,
+    ExitCall,
     IpiStall,
 }
 

@@ -27,6 +27,7 @@ pub fn free() -> Costs {
         &mut costs.wait_call,
         &mut costs.fork_call,
         &mut costs.fork_child,
+        &mut costs.exit_call,
     ] {
         *cost = none;
     }

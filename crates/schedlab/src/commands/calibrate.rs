@@ -90,13 +90,14 @@ fn fill(costs: &mut Costs, seen: &Measured, moved: Distance) {
     set(&mut costs.fork_call, replay::measured_cost(&undisturbed(&timed.fork)));
     let waits = waits(timed, costs);
     set(&mut costs.wait_call, replay::measured_cost(&waits));
-    let beside = costs.fork_call.value.0
-        + 2 * costs.context_switch.value.0
-        + costs.wait_call.value.0
-        + costs.wakeup.value.0;
-    let children = undisturbed(&timed.fork_and_end);
-    let children: Vec<u64> = children.iter().map(|both| both.saturating_sub(beside)).collect();
-    set(&mut costs.fork_child, replay::measured_cost(&children));
+    // The parent waits and switches to its child, which wakes it and switches back.
+    let (switch, without) = (costs.context_switch.value.0, |samples: &[u64], known: u64| -> Vec<u64> {
+        undisturbed(samples).iter().map(|sample| sample.saturating_sub(known)).collect()
+    });
+    let begun = without(&timed.child, switch + costs.wait_call.value.0);
+    set(&mut costs.fork_child, replay::measured_cost(&begun));
+    let ended = without(&timed.end, switch + costs.wakeup.value.0);
+    set(&mut costs.exit_call, replay::measured_cost(&ended));
     let migration = match moved {
         Distance::Same => return,
         Distance::Smt => &mut costs.migration_smt,
@@ -143,7 +144,8 @@ fn latencies(seen: &Measured) -> BTreeMap<String, Measurement> {
         pipe_trip_same,
         pipe_trip_other,
         futex_trip_same,
-        fork_and_end,
+        child,
+        end,
         overshoot,
         stall,
         ..
@@ -155,7 +157,8 @@ fn latencies(seen: &Measured) -> BTreeMap<String, Measurement> {
         ("futex_wake_of_nobody", futex),
         ("futex_trip_same_cpu", futex_trip_same),
         ("yield_alone", yields),
-        ("fork_to_end", fork_and_end),
+        ("forked_to_begun", child),
+        ("begun_to_ended", end),
         ("sleep_overshoot", overshoot),
         ("standstill_before_ipi", stall),
         ("wait_beside_message", replay::waits_shown(&seen.recordings).unwrap_or_default()),
