@@ -192,7 +192,9 @@ fn wait_for_handler(pid: &str) {
 fn wait_for_programs(pid: &str) {
     wait_until("the recorder's programs are attached", || {
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| file.path().read_link().ok()).any(|file| file.ends_with("anon_inode:bpf_link"))
+        files
+            .filter_map(|file| file.path().read_link().ok())
+            .any(|file| file.ends_with("anon_inode:bpf_link"))
     });
 }
 
