@@ -23,7 +23,7 @@ machines) and makes docs/fidelity.md. Each load and pair is a file of JSON and i
   --minutes N     stop after so long, to be continued
   --only NAME     only loads and pairs whose names contain NAME; can be given several times
   --host-only     no virtual machines
-  --vm-only       only virtual machines
+  --vm-only       only virtual machines; with these three, earlier results of the rest stay
   --quick         fewest repetitions, to see whether it works; the page goes to standard output
 ";
 

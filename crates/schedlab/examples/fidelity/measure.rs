@@ -78,7 +78,9 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     let plan = read_plan(&options.plan)?;
     std::fs::create_dir_all(&options.dir).with_context(|| options.dir.display().to_string())?;
-    if !options.resume && !options.again {
+    // Who measures a part keeps the rest of an earlier measurement.
+    let whole = options.host && options.vm && options.only.is_empty();
+    if whole && !options.resume && !options.again {
         forget(&options.dir)?;
     }
     let runner = Runner::new(options)?;
