@@ -70,6 +70,15 @@ pub struct Options {
     pub host: bool,
 }
 
+impl Options {
+    /// Whether an earlier measurement in the directory stays, with its session and machine: what is measured is added to
+    /// it, or is a part of the plan.
+    fn adds(&self) -> bool {
+        let whole = self.host && self.vm && self.only.is_empty();
+        !whole || self.resume || self.again
+    }
+}
+
 /// Measures all that is planned and wanted.
 pub fn run(options: Options) -> Result<ExitCode> {
     if !is_root() {
@@ -78,9 +87,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     }
     let plan = read_plan(&options.plan)?;
     std::fs::create_dir_all(&options.dir).with_context(|| options.dir.display().to_string())?;
-    // Who measures a part keeps the rest of an earlier measurement.
-    let whole = options.host && options.vm && options.only.is_empty();
-    if whole && !options.resume && !options.again {
+    if !options.adds() {
         forget(&options.dir)?;
     }
     let runner = Runner::new(options)?;
@@ -216,8 +223,7 @@ impl Runner {
 
     /// The machine with what things cost on it, measured now, and where and when that was.
     fn session(&self) -> Result<()> {
-        let before = self.options.resume || self.options.again;
-        if before && self.path(MACHINE).exists() && self.path("session.json").exists() {
+        if self.options.adds() && self.path(MACHINE).exists() && self.path("session.json").exists() {
             return Ok(());
         }
         let machine = self.calibrate(MACHINE)?;
