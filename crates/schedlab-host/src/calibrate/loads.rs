@@ -2,6 +2,7 @@
 
 use super::Timed;
 use super::stall::Watched;
+use crate::player::shared::SharedSlice;
 use schedlab_model::{CpuId, Nanos};
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -412,71 +413,33 @@ pub(super) fn forks(
 ) -> io::Result<()> {
     let until = Until { end: Instant::now() + phase, stop: Arc::clone(stop) };
     pin(cpu)?;
-    let mut began = Shared::new()?;
+    let shared = SharedSlice::<AtomicU64>::new(1)?;
+    let began = &shared[0];
     while !until.is_over() {
-        let since = monotonic();
-        // SAFETY: the child reads the clock, writes to the shared page and ends; none of it takes a lock of this process.
+        let since = monotonic_ns();
+        // SAFETY: the child reads the clock, writes to shared memory and ends; none of it takes a lock of this process.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            began.set(monotonic());
+            began.store(monotonic_ns(), Ordering::Relaxed);
             // SAFETY: ends the child alone.
             unsafe { libc::_exit(0) };
         }
         if pid < 0 {
             return Err(io::Error::last_os_error());
         }
-        let made = monotonic();
+        let made = monotonic_ns();
         timed.fork.push(made - since);
         // SAFETY: a child of ours that nobody else waits for; its status is not asked for.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-        let ended = monotonic();
+        let ended = monotonic_ns();
+        let began = began.load(Ordering::Relaxed);
         // Else the child preempted its parent in the call.
-        if let Some(child) = began.get().checked_sub(made) {
+        if let Some(child) = began.checked_sub(made) {
             timed.child.push(child);
-            timed.end.push(ended.saturating_sub(began.get()));
+            timed.end.push(ended.saturating_sub(began));
         }
     }
     Ok(())
-}
-
-/// CLOCK_MONOTONIC in ns; safe between `fork` and `_exit`.
-fn monotonic() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes the time to a variable of this frame.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-}
-
-/// A number that a forked child shares with its parent.
-struct Shared(std::ptr::NonNull<u64>);
-
-impl Shared {
-    fn new() -> io::Result<Shared> {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, wherever the kernel likes.
-        let page = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<u64>(), access, kind, -1, 0) };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        std::ptr::NonNull::new(page.cast()).map(Shared).ok_or_else(io::Error::last_os_error)
-    }
-
-    fn set(&mut self, value: u64) {
-        // SAFETY: the mapping is there as long as this is, aligned to a page, and written by one process at a time.
-        unsafe { self.0.write_volatile(value) };
-    }
-
-    fn get(&self) -> u64 {
-        // SAFETY: as above; the child has ended when its parent reads.
-        unsafe { self.0.read_volatile() }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new` and not used afterwards.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<u64>()) };
-    }
 }
 
 /// One or five messages at a time to a reader on the same CPU that does not preempt, so that it finds them in a row:

@@ -12,7 +12,7 @@ mod clock;
 mod company;
 mod futex;
 mod playable;
-mod shared;
+pub(crate) mod shared;
 mod stage;
 mod task;
 mod watch;

@@ -79,8 +79,6 @@ pub(crate) struct Actor {
     pub(crate) halfway: bool,
     /// What the current step's call takes by itself was charged.
     pub(crate) paid: bool,
-    /// It is a process that was forked in this run, and its time is no part of the runs.
-    pub(crate) is_forked_process: bool,
     /// The lock it wants was held when it came.
     pub(crate) met_holder: bool,
     /// What it waits for.
@@ -151,7 +149,6 @@ impl Actor {
             timed_out: false,
             halfway: false,
             paid: false,
-            is_forked_process: false,
             met_holder: false,
             pending: 0,
             timer_due: 0,

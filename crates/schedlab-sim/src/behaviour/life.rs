@@ -123,7 +123,9 @@ impl Simulation {
 
     /// Gives a process that was made in this run the time that its end takes. Whether it takes time now.
     pub(crate) fn pays_for_exit(&mut self, task: TaskId) -> bool {
-        self.work.actors[task.index()].is_forked_process && self.works_once(task, CostKind::ExitCall)
+        let parent = self.work.actors[task.index()].parent;
+        let is_made = parent != TaskId::IDLE && self.makes_process(parent, self.core.k.task(task).spec);
+        is_made && self.works_once(task, CostKind::ExitCall)
     }
 
     /// Gives the task the time of a call once, as work of its own: such a call is long enough to be preempted.
@@ -147,7 +149,6 @@ impl Simulation {
         if self.makes_process(parent, spec) {
             let own = self.core.k.cost(CostKind::ForkChild);
             self.core.k.task_mut(child).work_left = own;
-            self.work.actors[child.index()].is_forked_process = true;
         }
         if let Err(error) = self.core.fork_task(child) {
             self.fork_failed(child, error, Context::Task);

@@ -3,7 +3,8 @@
 //!
 //! Each cost is what the simulator adds at the same place, so sums of costs are taken apart by difference. A cost
 //! without samples enough keeps its value; one already measured is not touched, but for a switch that costs more under
-//! this load ([`super::readers`], but no more than [`super::writers`] show that a switch back takes). Lost warmth after moves cannot be seen in events and is not here.
+//! this load ([`super::readers`], but no more than [`super::writers`] show that a switch back takes). Lost warmth after
+//! moves cannot be seen in events and is not here.
 
 use schedlab_model::event::{Context, Event, EventKind, IrqSource, Operation, PrevState};
 use schedlab_model::machine::{Cost, Costs, MachineDescription, Origin, QUANTILES_PERMILLE};

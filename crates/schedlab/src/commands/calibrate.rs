@@ -76,6 +76,11 @@ fn undisturbed(samples: &[u64]) -> Vec<u64> {
     sorted
 }
 
+/// The same less what is known already.
+fn beyond(samples: &[u64], known: u64) -> Vec<u64> {
+    undisturbed(samples).iter().map(|sample| sample.saturating_sub(known)).collect()
+}
+
 /// Every cost that was seen or timed.
 fn fill(costs: &mut Costs, seen: &Measured, moved: Distance) {
     let Measured { recordings, timed, .. } = seen;
@@ -91,12 +96,10 @@ fn fill(costs: &mut Costs, seen: &Measured, moved: Distance) {
     let waits = waits(timed, costs);
     set(&mut costs.wait_call, replay::measured_cost(&waits));
     // The parent waits and switches to its child, which wakes it and switches back.
-    let (switch, without) = (costs.context_switch.value.0, |samples: &[u64], known: u64| -> Vec<u64> {
-        undisturbed(samples).iter().map(|sample| sample.saturating_sub(known)).collect()
-    });
-    let begun = without(&timed.child, switch + costs.wait_call.value.0);
+    let switch = costs.context_switch.value.0;
+    let begun = beyond(&timed.child, switch + costs.wait_call.value.0);
     set(&mut costs.fork_child, replay::measured_cost(&begun));
-    let ended = without(&timed.end, switch + costs.wakeup.value.0);
+    let ended = beyond(&timed.end, switch + costs.wakeup.value.0);
     set(&mut costs.exit_call, replay::measured_cost(&ended));
     let migration = match moved {
         Distance::Same => return,
