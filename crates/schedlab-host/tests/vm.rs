@@ -94,14 +94,17 @@ fn a_scheduler_is_enabled_and_gives_all_tasks_back() {
 #[test]
 #[ignore = "boots a kernel: cargo xtask test vm"]
 fn the_kernel_ends_bad_schedulers_and_the_reason_comes_out() {
-    for (name, kind, message) in [("stall", 1026, "failed to run"), ("double_insert", 1024, "already")] {
+    // A stall is found by the watchdog's worker, or by the tick if the worker itself is not run in time.
+    for (name, kind, messages) in
+        [("stall", 1026, &["failed to run", "failed to check in"][..]), ("double_insert", 1024, &["already"])]
+    {
         let object = schedlab_objects::test_object(name).expect("a test object");
         let run = guest(&mut machine(), object, &["load", "--", "sleep", "4"]);
         let verdict = verdict(&run);
         assert_eq!(run.code, 1, "{name}: {verdict}");
         assert_eq!(verdict["exit"]["kind"], kind, "{name}: {verdict}");
         let said = verdict["exit"]["message"].as_str().unwrap_or_default();
-        assert!(said.contains(message), "{name}: {verdict}");
+        assert!(messages.iter().any(|message| said.contains(message)), "{name}: {verdict}");
         assert_eq!(verdict["state_after_detach"], "disabled", "{name}: {verdict}");
     }
 }
