@@ -195,3 +195,19 @@ fn a_busy_cpu_with_room_takes_a_wakee_where_cpus_are_packed() {
     let last = |percent| cpus_of(&text, 1, 50, percent).last().copied();
     assert_eq!((last(68), last(0)), (Some(CpuId(1)), Some(CpuId(0))));
 }
+
+/// A device's interrupt on the other, idle CPU wakes a task there where CPUs are packed, and where it slept elsewhere.
+/// A CPU that is not online has its interrupts on the first.
+#[test]
+fn a_device_draws_its_wakee_where_cpus_are_packed() {
+    let text = |device: u32| {
+        format!(
+            "name = \"device\"\nduration = \"100ms\"\n[[task]]\nname = \"reader\"\nstart_cpu = 0\n\
+             steps = [{{ run = \"100us\" }}, {{ wait_device = {{ time = \"1ms\", cpu = {device} }} }}, \
+             {{ run = \"50us\" }}]\n"
+        )
+    };
+    let last = |device, percent| cpus_of(&text(device), 1, 1, percent).last().copied();
+    assert_eq!((last(1, 68), last(1, 0)), (Some(CpuId(1)), Some(CpuId(0))));
+    assert_eq!((last(0, 68), last(7, 68)), (Some(CpuId(0)), Some(CpuId(0))));
+}

@@ -108,6 +108,7 @@ pub fn name(op: &Op) -> &'static str {
         Op::Spin { .. } => "spin",
         Op::Sleep(_) => "sleep",
         Op::SleepUntil(_) => "sleep_until",
+        Op::WaitDevice { .. } => "wait_device",
         Op::Timer { .. } => "timer",
         Op::Send { .. } => "send",
         Op::Receive { .. } | Op::ReceiveAll { .. } => "receive",

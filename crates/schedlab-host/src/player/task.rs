@@ -170,6 +170,7 @@ impl Task {
                 self.asleep(|_| clock::sleep(time));
             }
             Op::SleepUntil(time) => self.sleep_until(stage.origin() + time.0),
+            Op::WaitDevice { time, .. } => self.asleep(|_| clock::sleep(time.0)),
             Op::Timer { timer, from_start, period, deadline, late } => {
                 self.end_job();
                 loop {

@@ -438,6 +438,7 @@ fn check_loops(task: &str, ops: &[Op]) -> Result<(), BuildError> {
 fn passes_time(op: &Op) -> bool {
     match op {
         Op::Run(amount) | Op::Sleep(amount) => *amount != Amount::Fixed(Nanos::ZERO),
+        Op::WaitDevice { time, .. } => *time != Nanos::ZERO,
         Op::SleepUntil(_) | Op::Close { .. } | Op::SetAttributes(_) | Op::JobStart { .. } | Op::JobEnd => {
             false
         }

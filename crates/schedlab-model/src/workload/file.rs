@@ -304,6 +304,13 @@ struct LoopText {
     steps: Vec<StepText>,
 }
 
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WaitDeviceText {
+    time: Nanos,
+    cpu: u32,
+}
+
 /// One step: a table with one key.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -312,6 +319,7 @@ enum StepText {
     Spin(SpinText),
     Sleep(AmountText),
     SleepUntil(Nanos),
+    WaitDevice(WaitDeviceText),
     Timer(TimerText),
     Send(BytesText),
     Receive(BytesText),
@@ -579,6 +587,7 @@ fn lower_step(builder: &mut Builder, scope: Instance, step: &StepText) -> Result
         StepText::Run(time) => Op::Run(amount(time)),
         StepText::Sleep(time) => Op::Sleep(amount(time)),
         StepText::SleepUntil(time) => Op::SleepUntil(*time),
+        StepText::WaitDevice(device) => Op::WaitDevice { time: device.time, cpu: CpuId(device.cpu) },
         StepText::Spin(spin) => Op::Spin { time: spin.time, piece: spin.piece },
         StepText::Timer(timer) => Op::Timer {
             timer: if timer.shared {

@@ -106,6 +106,13 @@ pub enum Op {
     Sleep(Amount),
     /// Sleep until an instant of the run.
     SleepUntil(Nanos),
+    /// Wait for a device, whose interrupt comes so long from now on that CPU (on the first where it is not online).
+    WaitDevice {
+        /// Time until the wake-up.
+        time: Nanos,
+        /// Which CPU takes the interrupt.
+        cpu: CpuId,
+    },
     /// Absolute periodic timer: sleep until `period` after its last expiry. A late task does not sleep. Ends the
     /// current job and releases the next.
     Timer {

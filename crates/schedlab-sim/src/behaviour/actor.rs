@@ -11,6 +11,8 @@ pub(crate) enum Wait {
     None,
     /// A timer.
     Timer,
+    /// An interrupt of a device on that CPU.
+    Device(CpuId),
     /// Something to take out of a channel.
     Take(ChannelId),
     /// Room in a channel.

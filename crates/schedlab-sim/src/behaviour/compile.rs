@@ -4,7 +4,7 @@ use super::amount::Draw;
 use crate::ahead::Row;
 use crate::error::SimError;
 use schedlab_model::workload::{ChannelType, Late, Op, TaskSpec, TimerRef, Workload};
-use schedlab_model::{ChannelId, Nanos, TaskAttributes};
+use schedlab_model::{ChannelId, CpuId, Nanos, TaskAttributes};
 use std::collections::BTreeMap;
 
 /// Programs of at most so many steps are looked for among those before; longer ones are hardly ever the same.
@@ -28,6 +28,10 @@ pub(crate) enum Step {
         piece: u64,
     },
     SleepUntil(u64),
+    WaitDevice {
+        time: u64,
+        cpu: CpuId,
+    },
     Timer {
         timer: TimerRef,
         from_start: bool,
@@ -211,6 +215,7 @@ impl Code {
             Op::Run(amount) => Step::Run(Draw::new(amount, &mut self.quantiles)?),
             Op::Sleep(amount) => Step::Sleep(Draw::new(amount, &mut self.quantiles)?),
             Op::SleepUntil(time) => Step::SleepUntil(time.0),
+            Op::WaitDevice { time, cpu } => Step::WaitDevice { time: time.0, cpu: *cpu },
             Op::Timer { period, .. } if period.0 == 0 => return Err("a timer needs a period above 0".into()),
             Op::Timer { timer, from_start, period, deadline, late } => {
                 let (timers, number) = match timer {

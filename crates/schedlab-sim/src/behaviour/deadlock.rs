@@ -52,7 +52,7 @@ impl Simulation {
             Wait::Children => {
                 format!("its {} children", self.work.actors[task.index()].children)
             }
-            Wait::Timer | Wait::None => "nothing known".to_owned(),
+            Wait::Timer | Wait::Device(_) | Wait::None => "nothing known".to_owned(),
         };
         format!("'{name}' waits for {what}")
     }

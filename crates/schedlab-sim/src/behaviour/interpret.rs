@@ -191,6 +191,11 @@ impl Simulation {
                 self.work.actors[index].pc += 1;
                 self.sleep_until(task, due)
             }
+            Step::WaitDevice { time, cpu } => {
+                self.work.actors[index].pc += 1;
+                self.wait_for_device(task, time, cpu);
+                Outcome::Off
+            }
             Step::Timer { .. } => self.timer_step(task, step),
             Step::Send { channel, bytes } => self.send(task, channel, bytes),
             Step::Receive { channel, bytes } => self.receive(task, channel, bytes),

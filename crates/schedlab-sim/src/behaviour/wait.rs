@@ -25,7 +25,7 @@ impl Simulation {
                     self.work.channels[channel.index()].pollers.push(task);
                 }
             }
-            Wait::None | Wait::Timer | Wait::Children => {}
+            Wait::None | Wait::Timer | Wait::Device(_) | Wait::Children => {}
         }
         self.core.k.task_mut(task).state = TaskState::Sleeping;
         if timeout != FOREVER {
@@ -97,6 +97,27 @@ impl Simulation {
         self.arm_timer_inline(task, self.core.k.now.saturating_add(time));
     }
 
+    /// The task waits for an interrupt of a device, which comes so long from now on that CPU.
+    pub(crate) fn wait_for_device(&mut self, task: TaskId, time: u64, cpu: CpuId) {
+        self.work.actors[task.index()].wait = Wait::Device(cpu);
+        self.core.k.task_mut(task).state = TaskState::Sleeping;
+        self.work.timers_armed += 1;
+        self.core.k.arm_task(task, self.core.k.now.saturating_add(time));
+    }
+
+    /// That interrupt: it wakes the task.
+    #[inline(never)]
+    fn device_event(&mut self, task: TaskId, cpu: CpuId) {
+        let cpu = self.core.k.online_or_first(cpu);
+        self.work.actors[task.index()].wait = Wait::None;
+        self.work.timers_armed -= 1;
+        self.core.k.this_cpu = cpu;
+        let cost = self.core.k.cost(CostKind::Interrupt);
+        self.core.interrupt(cpu, IrqSource::Device(0), cost);
+        self.wake_now(task, Context::HardIrq, 0, 0);
+        self.core.k.leave_kernel(cpu);
+    }
+
     /// Arms the task's timer. Normal tasks' timers have slack: when they are due they wait for the interrupt of another
     /// timer of their CPU, and expire alone at its end (`hrtimer_start_range_ns`).
     #[inline(always)]
@@ -122,6 +143,9 @@ impl Simulation {
     /// A task's timer expires alone: on the CPU where it was armed an interrupt wakes the task.
     #[inline(always)]
     pub(crate) fn timer_event(&mut self, task: TaskId) {
+        if let Wait::Device(cpu) = self.work.actors[task.index()].wait {
+            return self.device_event(task, cpu);
+        }
         let cpu = self.core.k.task(task).cpu;
         self.work.slack_timers.forget(cpu, task, self.work.actors[task.index()].timer_due);
         self.core.k.this_cpu = cpu;
@@ -183,7 +207,7 @@ impl Simulation {
             | Wait::Lock(channel)
             | Wait::Condition(channel)
             | Wait::Barrier(channel) => self.work.channels[channel.index()].forget(task),
-            Wait::None | Wait::Timer | Wait::Children => {}
+            Wait::None | Wait::Timer | Wait::Device(_) | Wait::Children => {}
         }
     }
 

@@ -22,6 +22,8 @@ pub(super) enum Handling {
     Absorbed,
     /// For so long from now.
     Sleep(Nanos),
+    /// For an interrupt so long from now, on that CPU.
+    Device(Nanos, CpuId),
     /// Until then.
     Until(Nanos),
     /// Until bytes are there.
@@ -247,7 +249,7 @@ impl Classifier<'_> {
             return (WaitKind::Timer, Handling::Sleep(self.without_latency(slept)));
         }
         if wait.state == PrevState::Uninterruptible {
-            return (WaitKind::Io, Handling::Sleep(self.without_latency(slept)));
+            return (WaitKind::Io, Handling::Device(slept, wake.cpu));
         }
         let channel = self.token(Token::Outside(wait.task));
         self.out.arrivals.push((wake.cpu, Arrival { time: wait.end, channel, amount: 1 }));

@@ -154,7 +154,9 @@ impl Emitter<'_> {
     /// A task that slept at the start until some time is just woken then.
     fn timed_start(&self, wait: u32) -> Option<Nanos> {
         match self.handled.waits[wait as usize].1 {
-            Handling::Sleep(_) | Handling::Until(_) => Some(self.observed.waits[wait as usize].end),
+            Handling::Sleep(_) | Handling::Device(..) | Handling::Until(_) => {
+                Some(self.observed.waits[wait as usize].end)
+            }
             _ => None,
         }
     }
@@ -174,6 +176,7 @@ impl Emitter<'_> {
             Step::Wait(wait) => match self.handled.waits[*wait as usize].1 {
                 Handling::Absorbed => {}
                 Handling::Sleep(time) => self.sleep(ops, Op::Sleep(Amount::Fixed(time))),
+                Handling::Device(time, cpu) => self.sleep(ops, Op::WaitDevice { time, cpu }),
                 Handling::Until(time) => self.sleep(ops, Op::SleepUntil(time)),
                 Handling::Bytes(channel) => {
                     ops.push(Op::WaitAny { channels: Box::new([channel]), timeout: None })

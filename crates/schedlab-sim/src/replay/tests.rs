@@ -570,14 +570,13 @@ fn a_wait_for_the_kernel_lasts_as_long_as_recorded() {
             (5_120, 1, switch(thread, PrevState::Interruptible, idle)),
             (5_200, 0, switch(target, PrevState::Dead, idle)),
         ]);
-        let latency = recording.machine.costs.timer_latency.value;
-        (workload_from(&recording, &raw()).expect("replays"), latency)
+        workload_from(&recording, &raw()).expect("replays")
     };
-    let (replay, latency) = replayed(PrevState::Uninterruptible);
-    let sleep = Op::Sleep(Amount::Fixed(Nanos::from_micros(5_000) - latency));
+    let replay = replayed(PrevState::Uninterruptible);
+    let sleep = Op::WaitDevice { time: Nanos::from_micros(5_000), cpu: CpuId(1) };
     assert_eq!(replay.waits[&WaitKind::Io], 1);
     assert!(replay.workload.programs[0].ops.contains(&sleep), "{:?}", replay.workload.programs[0].ops);
-    let (replay, _) = replayed(PrevState::Interruptible);
+    let replay = replayed(PrevState::Interruptible);
     assert_eq!(replay.waits[&WaitKind::Task], 1);
 }
 
