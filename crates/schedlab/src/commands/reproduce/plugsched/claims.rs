@@ -52,6 +52,10 @@ fn same_order(printed: &[f64; 4], ours: &[f64; 4]) -> (bool, String) {
     (known && order(printed) == order(ours), order(ours).join(" < "))
 }
 
+fn but_ingo_ll(all: &[f64; 4]) -> [f64; 3] {
+    [all[0], all[2], all[3]]
+}
+
 fn spread(values: &[f64; 4]) -> f64 {
     values.iter().copied().fold(0.0, f64::max) / values.iter().copied().fold(f64::INFINITY, f64::min)
 }
@@ -59,10 +63,16 @@ fn spread(values: &[f64; 4]) -> f64 {
 fn hackbench(ours: &Ours) -> Vec<Claim> {
     let (printed, seconds) = (PLUGSCHED.each_ref().map(|paper| paper.hackbench_s), hackbench_seconds(ours));
     let (holds, found) = same_order(&printed, &seconds);
-    let off = worst_ratio(&printed, &seconds);
+    // A constant of ingo_ll is fitted to its time.
+    let off = worst_ratio(&but_ingo_ll(&printed), &but_ingo_ll(&seconds));
+    let with_it = worst_ratio(&printed, &seconds);
     vec![
         claim("order in hackbench, fastest first", holds, found),
-        claim("ratios in hackbench, within 1.5", off <= RATIO_TOLERANCE, format!("off by {off:.2}")),
+        claim(
+            "ratios in hackbench within 1.5, but ingo_ll's, which is fitted to it",
+            off <= RATIO_TOLERANCE,
+            format!("off by {off:.2}, with it by {with_it:.2}"),
+        ),
     ]
 }
 
@@ -72,8 +82,7 @@ fn wakeups(ours: &Ours) -> Vec<Claim> {
     let (holds, found) = same_order(&printed, &means);
     let best = means.iter().copied().fold(f64::INFINITY, f64::min);
     // ingo_ll has a goal of its own.
-    let others = |all: &[f64; 4]| [all[0], all[2], all[3]];
-    let off = worst_ratio(&others(&printed), &others(&means));
+    let off = worst_ratio(&but_ingo_ll(&printed), &but_ingo_ll(&means));
     vec![
         claim("order of wake-ups of the ordinary thread (filtered means)", holds, found),
         claim(
