@@ -37,13 +37,23 @@ fn claim(what: &'static str, holds: bool, found: String) -> Claim {
     Claim { what, holds, found }
 }
 
-/// The largest factor by which a ratio of ours to the first is off the slides'.
+/// The largest factor by which a ratio of ours to the first is off the slides'; not a number where a value is missing.
 fn worst_ratio(printed: &[f64], ours: &[f64]) -> f64 {
     let off = printed.iter().zip(ours).map(|(paper, our)| {
         let factor = (our / ours[0]) / (paper / printed[0]);
         factor.max(1.0 / factor)
     });
-    off.fold(1.0, f64::max)
+    off.fold(1.0, larger)
+}
+
+/// The larger one; not a number if one is none, so that a missing value is no claim that holds.
+fn larger(one: f64, other: f64) -> f64 {
+    if one.is_nan() || one > other { one } else { other }
+}
+
+/// The smaller one, likewise.
+fn smaller(one: f64, other: f64) -> f64 {
+    if one.is_nan() || one < other { one } else { other }
 }
 
 /// Whether all are numbers and in the slides' order, and what the order is.
@@ -57,7 +67,7 @@ fn but_ingo_ll(all: &[f64; 4]) -> [f64; 3] {
 }
 
 fn spread(values: &[f64; 4]) -> f64 {
-    values.iter().copied().fold(0.0, f64::max) / values.iter().copied().fold(f64::INFINITY, f64::min)
+    values.iter().copied().fold(0.0, larger) / values.iter().copied().fold(f64::INFINITY, smaller)
 }
 
 fn hackbench(ours: &Ours) -> Vec<Claim> {
@@ -69,7 +79,7 @@ fn hackbench(ours: &Ours) -> Vec<Claim> {
     vec![
         claim("order in hackbench, fastest first", holds, found),
         claim(
-            "ratios in hackbench within 1.5, but ingo_ll's, which is fitted to it",
+            "ratios to ingosched's in hackbench within 1.5, but ingo_ll's, which is fitted to it",
             off <= RATIO_TOLERANCE,
             format!("off by {off:.2}, with it by {with_it:.2}"),
         ),
@@ -80,7 +90,7 @@ fn wakeups(ours: &Ours) -> Vec<Claim> {
     let printed = PLUGSCHED.each_ref().map(|paper| paper.normal[1][0]);
     let means = wakeup_means(ours, "normal", true);
     let (holds, found) = same_order(&printed, &means);
-    let best = means.iter().copied().fold(f64::INFINITY, f64::min);
+    let best = means.iter().copied().fold(f64::INFINITY, smaller);
     // ingo_ll has a goal of its own.
     let off = worst_ratio(&but_ingo_ll(&printed), &but_ingo_ll(&means));
     vec![
@@ -97,7 +107,7 @@ fn wakeups(ours: &Ours) -> Vec<Claim> {
         ),
         claim(
             "ingosched wakes the ordinary thread several times later than nicksched and staircase",
-            means[0] >= 3.0 * means[2].max(means[3]),
+            means[0] >= 3.0 * larger(means[2], means[3]),
             format!("{:.1} and {:.1} times", means[0] / means[2], means[0] / means[3]),
         ),
     ]
@@ -106,7 +116,7 @@ fn wakeups(ours: &Ours) -> Vec<Claim> {
 fn real_time(ours: &Ours) -> Vec<Claim> {
     let means = wakeup_means(ours, "rt", true);
     let longest = of_each(&ours.wakeup, "rt", |row| row.summary(true).map(|s| s.max as f64 / 1e3));
-    let longest = longest.iter().copied().fold(0.0, f64::max);
+    let longest = longest.iter().copied().fold(0.0, larger);
     let nicksched = means[2] / wakeup_means(ours, "normal", true)[2];
     vec![
         claim(
@@ -158,7 +168,7 @@ fn desktop(ours: &Ours) -> Vec<Claim> {
         of_each(&ours.interbench, load, |row| row.frames.and_then(|frames| frames.deadlines_met_percent()))
     };
     let [write, read, burn] = ["video/write", "video/read", "video/burn"].map(met);
-    let least = write.iter().chain(&read).copied().fold(f64::INFINITY, f64::min);
+    let least = write.iter().chain(&read).copied().fold(f64::INFINITY, smaller);
     let ms = |values: [f64; 4]| values.map(|value| format!("{value:.3}")).join(", ");
     vec![
         claim(
@@ -180,4 +190,22 @@ fn desktop(ours: &Ours) -> Vec<Claim> {
             ),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_value_makes_no_claim_hold() {
+        let [printed, ours] = [[1.0, 2.0, 4.0], [1.0, 3.0, 4.0]];
+        assert_eq!(worst_ratio(&printed, &ours), 1.5);
+        for missing in 0..3 {
+            let mut ours = ours;
+            ours[missing] = f64::NAN;
+            assert!(worst_ratio(&printed, &ours).is_nan(), "value {missing}");
+        }
+        assert_eq!(spread(&[2.0, 1.0, 3.0, 2.0]), 3.0);
+        assert!(spread(&[2.0, f64::NAN, 3.0, 2.0]).is_nan());
+    }
 }

@@ -31,7 +31,8 @@ const HACKBENCH: [&str; 7] =
 /// load's first round, in which alone all workers begin together.
 const WAKEUP: [&str; 4] = ["run=50us", "period=33ms", "settle=20s", "loops=100"];
 
-/// Blocks and turns as the board's costs; memory and a disk of that time copy 100 and 20 MB in a second. All assumed.
+/// Blocks and turns take ten times what they take on a recent machine; memory and a disk of that time copy 100 and 20 MB in a
+/// second. All assumed.
 const INTERBENCH: [&str; 4] = ["copy=1ms", "turn=1ms", "mib=10ms", "swap=50ms"];
 
 /// The slides' three.
@@ -74,8 +75,8 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
 }
 
 /// How the board's kernel measured time: its `sched_clock()` counted jiffies (arch/mips/kernel/time.c of 2.6.17). And the
-/// limit of ingo_ll, whose source is lost: of 0 to 1 s the one whose hackbench comes nearest to the slides', to be judged
-/// by the other tables.
+/// limit of ingo_ll, whose source is lost: of 0 to 100 ms the one whose hackbench comes nearest to the slides', to be
+/// judged by the other tables.
 const KNOBS: [&str; 2] = ["jiffy_clock=1", "unacceptable_ia_latency_ns=0"];
 
 fn rows(

@@ -2,7 +2,7 @@
 // What paper-plugsched.toml takes from elsewhere than `schedlab machine --calibrate`: a message of 100 bytes over a socket
 // and a small process, in ns of the clock, which in a virtual machine with --icount are instructions. Medians:
 //
-//   cc -O2 -o board machines/paper-plugsched.c
+//   cc -O2 -o board docs/reproduce/plugsched-2006.c
 //   schedlab vm boot --kernel 7.2 --cpus 1 --icount --with ./board -- board
 #define _GNU_SOURCE
 #include <stdio.h>
