@@ -9,7 +9,8 @@
  * sends follow a pattern, by the accounting alone.
  *
  * Every CPU has a ring in shared memory. A record is reserved by one atomic addition, so programs in
- * interrupts may come between; a full ring counts what it drops.
+ * interrupts may come between; where none can, at switches and wake-ups, by a plain one: an atomic one waits for
+ * all that was written before to reach the cache. A full ring counts what it drops.
  * Not here: files, names of channels, time order. See schedlab-host, record/.
  */
 #include "include/trace.bpf.h"
@@ -59,7 +60,6 @@ struct target {
 	u64 slice;
 	u64 cpus;
 	u64 told_channel;	/* of the connection told latest */
-	u64 told_peer;
 	u32 static_prio;
 	u32 policy_and_priority;
 	u32 cpu_count;
@@ -112,7 +112,12 @@ static __always_inline void tell(u64 time, u8 kind, u8 op, u8 flags, u32 pid, u6
 		__sync_fetch_and_add(&ring->dropped, 1);
 		return;
 	}
-	at = __sync_fetch_and_add(&ring->head, 1);
+	if (ring->alone) {
+		at = ring->head;
+		ring->head = at + 1;
+	} else {
+		at = __sync_fetch_and_add(&ring->head, 1);
+	}
 	slot = cpu * config.ring_records + (at & (config.ring_records - 1));
 	record = bpf_map_lookup_elem(&records, &slot);
 	if (!record)
@@ -213,27 +218,45 @@ static __always_inline void compare_with_pattern(struct pattern *pattern, const 
 	pattern->expected = pattern_find(pattern, info->channel, info->amount);
 	/* Those since the last look may have been others, too. */
 	if (ring)
-		__sync_fetch_and_add(&ring->writes, 8);
+		ring->writes += 8;
 }
 
-/* Tells the two directions of a connection as one's, once. */
-static __always_inline void tell_peers(u64 now, struct target *target, const struct operation_info *info)
+/* Tells the two directions of a connection as one's, once; whether they are told. */
+static __always_inline bool tell_peers(u64 now, struct target *target, const struct operation_info *info)
 {
-	u64 channel = info->channel, peer = info->peer;
+	u64 channel = info->channel, peer;
 	u64 *known;
 
-	if (info->channel_kind != CHANNEL_SOCKET || !peer || peer == channel)
-		return;
+	if (!info->sk)
+		return false;
 	/* Most tasks go on with the connection that they had. */
-	if (target->told_channel == channel && target->told_peer == peer)
-		return;
+	if (target->told_channel == channel)
+		return true;
+	peer = socket_channel(info->sk, info->op != OP_SOCKET_SEND);
+	if (!peer || peer == channel)
+		return false;
 	target->told_channel = channel;
-	target->told_peer = peer;
 	known = bpf_map_lookup_elem(&peers, &channel);
 	if (known && *known == peer)
-		return;
+		return true;
 	bpf_map_update_elem(&peers, &channel, &peer, BPF_ANY);
 	tell(now, RECORD_PEERS, 0, 0, 0, channel, peer);
+	return true;
+}
+
+/* The same for the send that the task is in, which its pattern may know. */
+static __always_inline void tell_peers_once(u64 now, struct target *target, const struct operation_info *info)
+{
+	struct pattern *pattern = &target->pattern;
+	struct pattern_entry *entry;
+
+	if (!pattern_has(pattern, pattern->expected)) {
+		tell_peers(now, target, info);
+		return;
+	}
+	entry = pattern_at(pattern, pattern->expected);
+	if (entry->channel != info->channel || !entry->joined)
+		entry->joined = tell_peers(now, target, info) && entry->channel == info->channel;
 }
 
 /* The current task waits or wakes within a system call: its operation becomes known, once. */
@@ -269,7 +292,10 @@ static __always_inline void open_operation(u64 now, struct task_struct *task, st
 		remember_read(target, info.op, info.channel_kind, info.channel);
 	if (control.telling == TELLING_PATTERNS && info.op == OP_SOCKET_SEND)
 		compare_with_pattern(&target->pattern, &info);
-	tell_peers(now, target, &info);
+	if (info.op == OP_SOCKET_SEND)
+		tell_peers_once(now, target, &info);
+	else
+		tell_peers(now, target, &info);
 	tell(now, RECORD_OP_ENTER, info.op, info.channel_kind, task->pid, info.channel, info.amount);
 }
 
@@ -300,7 +326,7 @@ int BPF_PROG(system_call_returns, struct pt_regs *regs, long result)
 	if (!target || !ring)
 		return 0;
 	now = bpf_ktime_get_ns();
-	__sync_fetch_and_add(&ring->returns, 1);
+	ring->returns += 1;
 	if (target->open) {
 		info.op = target->op;
 		info.channel = target->channel;
@@ -321,16 +347,16 @@ int BPF_PROG(system_call_returns, struct pt_regs *regs, long result)
 		target->open = 0;
 	}
 	if (info.channel_kind == CHANNEL_SOCKET && class <= CLASS_WRITE_VECTOR)
-		__sync_fetch_and_add(&ring->sockets, 1);
+		ring->sockets += 1;
 	if (class == CLASS_WRITE || class == CLASS_WRITE_VECTOR) {
-		__sync_fetch_and_add(&ring->writes, 1);
+		ring->writes += 1;
 		if (info.op == OP_SOCKET_SEND && result > 0)
 			learn_send(target, ring, fits_accounting(task, target, 1, result, false), info.channel, result);
 		else
 			target->pattern.hits = 0;
 	} else if (is_read(info.op) && result > 0 &&
 		   (target->reads_vary || TRACED(task)->ioac.syscr == target->read_calls)) {
-		__sync_fetch_and_add(&ring->reads_unsure, 1);
+		ring->reads_unsure += 1;
 	}
 	remember_reads(task, target);
 	remember_writes(task, target);
@@ -372,8 +398,8 @@ static __noinline int send_slowly(struct sock *sk, struct ring *ring, int result
 		bool fits = fits_accounting(task, target, 1, 0, true);
 
 		target->write_bytes += result;
-		__sync_fetch_and_add(&ring->returns, 1);
-		__sync_fetch_and_add(&ring->writes, 1);
+		ring->returns += 1;
+		ring->writes += 1;
 		learn_send(target, ring, fits, channel, result);
 	}
 	ring->read_calls = TRACED(task)->ioac.syscr;
@@ -513,6 +539,8 @@ int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struc
 
 	if (!ring)
 		return 0;
+	/* Run queues are locked with interrupts off. */
+	ring->alone = 1;
 	flush_sends(prev, now, 0);
 	ring->fast = 0;
 	if (prev->pid)
@@ -529,7 +557,7 @@ int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struc
 	ring->since = now;
 	tell(now, RECORD_SWITCH, state, 0, prev->pid, next->pid, 0);
 	if (!config.vruntime)
-		return 0;
+		goto out;
 	/* One that is gone counts on the queue of another group: it has left its session's. */
 	if (target && state != 4)
 		tell_vruntime(now, prev, target, true);
@@ -537,6 +565,8 @@ int BPF_PROG(switches, bool preempt, struct task_struct *prev, struct task_struc
 		target = bpf_task_storage_get(&targets, next, 0, 0);
 	if (next->pid && target)
 		tell_vruntime(now, next, target, false);
+out:
+	ring->alone = 0;
 	return 0;
 }
 
@@ -548,8 +578,11 @@ int BPF_PROG(wakes, struct task_struct *wakee)
 	u64 now = bpf_ktime_get_ns();
 	u8 context = 0;
 
-	if (ring)
-		context = ring->in_hardirq ? 1 : ring->in_softirq ? 2 : 0;
+	if (!ring)
+		return 0;
+	context = ring->in_hardirq ? 1 : ring->in_softirq ? 2 : 0;
+	/* So are wakees, but for a task that wakes itself before it has slept. */
+	ring->alone = wakee != task;
 	if (context != 1 && task->pid) {
 		struct target *target = bpf_task_storage_get(&targets, task, 0, 0);
 
@@ -559,6 +592,7 @@ int BPF_PROG(wakes, struct task_struct *wakee)
 			open_operation(now, task, target, false, context == 2);
 	}
 	tell(now, RECORD_WAKING, context, 0, task->pid, wakee->pid, task_cpu(wakee));
+	ring->alone = 0;
 	return 0;
 }
 

@@ -97,7 +97,7 @@ static __always_inline void settle_reads(u64 now, struct task_struct *task, stru
 			     bytes);
 	}
 	if (bytes && target->reads_vary && !control.receives)
-		__sync_fetch_and_add(&ring->reads_unsure, calls);
+		ring->reads_unsure += calls;
 	remember_reads(task, target);
 }
 
@@ -144,7 +144,7 @@ static __always_inline bool tell_run(u64 now, u32 pid, struct pattern *pattern, 
 	if (!ring || pattern_follow(pattern, sends) != sends || pattern->sum != bytes)
 		return false;
 	tell(now, RECORD_RUN, first, 0, pid, sends, ring->since);
-	__sync_fetch_and_add(&ring->expected, sends);
+	ring->expected += sends;
 	return true;
 }
 
@@ -167,8 +167,8 @@ static __noinline int settle_writes(u64 now, struct task_struct *task, struct ta
 		remember_writes(task, target);
 		return 0;
 	}
-	__sync_fetch_and_add(&ring->returns, writes);
-	__sync_fetch_and_add(&ring->writes, writes);
+	ring->returns += writes;
+	ring->writes += writes;
 	target->write_calls += writes;
 	target->write_bytes += bytes;
 	/* The next one that is seen does not follow the latest that was. */
@@ -190,7 +190,7 @@ static __noinline int settle_writes(u64 now, struct task_struct *task, struct ta
 		if (writes > 1)
 			size = count ? pattern->sum : min_u64(target->amount, bytes);
 		tell_exit(ring->since, target, task->pid, size);
-		__sync_fetch_and_add(&ring->expected, count);
+		ring->expected += count;
 		writes--;
 		bytes -= size;
 		if (!writes)
@@ -258,7 +258,7 @@ static __always_inline void learn_send(struct target *target, struct ring *ring,
 	if (!fits)
 		pattern_lose(pattern);
 	if (pattern_learn(pattern, channel, bytes) && fits && pattern_holds(pattern))
-		__sync_fetch_and_add(&ring->expected, 1);
+		ring->expected += 1;
 	if (!fits)
 		pattern->hits = 0;
 }
@@ -307,14 +307,14 @@ static __noinline int flush_sends(struct task_struct *task, u64 now, u32 inside)
 	fits = fits_accounting(task, target, count, bytes, inside);
 	if (inside)
 		target->write_bytes += (u32)ring->sends[(count - 1) & (SENDS_MAX - 1)];
-	__sync_fetch_and_add(&ring->returns, count);
-	__sync_fetch_and_add(&ring->writes, count);
+	ring->returns += count;
+	ring->writes += count;
 	first = target->pattern.expected;
 	if (!fits || !pattern_explains(&target->pattern, ring, count)) {
 		tell_sends(now, task->pid, target, ring, count, fits);
 		return 0;
 	}
-	__sync_fetch_and_add(&ring->expected, count);
+	ring->expected += count;
 	tell_pattern(now, task->pid, &target->pattern);
 	tell(now, RECORD_RUN, first, RUN_SEEN, task->pid, count, ring->sends_since);
 	return 0;

@@ -8,7 +8,7 @@
 
 struct operation_info {
 	u64 channel;
-	u64 peer;	/* channel of the other direction, if a socket's */
+	struct sock *sk;	/* of a socket's operation */
 	u64 amount;
 	u8 op;
 	u8 channel_kind;
@@ -67,6 +67,16 @@ static __always_inline u64 socket_channel(struct sock *sk, bool sending)
 	return socket_inode(sk);
 }
 
+static __always_inline void resolve_socket(struct operation_info *info, struct file *file, u32 writing)
+{
+	struct socket *socket = LOAD(struct file, file, private_data);
+
+	info->channel_kind = CHANNEL_SOCKET;
+	info->op = writing ? OP_SOCKET_SEND : OP_SOCKET_RECEIVE;
+	info->sk = LOAD(struct socket, socket, sk);
+	info->channel = socket_channel(info->sk, writing);
+}
+
 /* An open file of the current task. */
 static __always_inline struct file *open_file(u32 fd)
 {
@@ -80,10 +90,14 @@ static __always_inline struct file *open_file(u32 fd)
 	return LOAD(struct list_head___trace, open_files + fd, next);
 }
 
-/* A file descriptor of the current task as a channel, and the operation that reads or writes it. */
+/*
+ * A file descriptor of the current task as a channel, and the operation that reads or writes it. A socket is known by
+ * its operations: its inode is in no cache, since neither reads nor writes need it.
+ */
 static __noinline void resolve_file(struct operation_info *info, u32 fd, u32 writing)
 {
 	struct file *file = open_file(fd);
+	const struct file_operations *operations;
 	struct inode *inode;
 	unsigned short mode;
 
@@ -92,6 +106,12 @@ static __noinline void resolve_file(struct operation_info *info, u32 fd, u32 wri
 	info->channel = 0;
 	if (!file)
 		return;
+	operations = LOAD(struct file, file, f_op);
+	if (bpf_ksym_exists(&sock_write_iter) &&
+	    LOAD(struct file_operations, operations, write_iter) == &sock_write_iter) {
+		resolve_socket(info, file, writing);
+		return;
+	}
 	inode = LOAD(struct file, file, f_inode);
 	info->channel = LOAD(struct inode, inode, i_ino);
 	mode = LOAD(struct inode, inode, i_mode) & FILE_TYPE_MASK;
@@ -99,17 +119,8 @@ static __noinline void resolve_file(struct operation_info *info, u32 fd, u32 wri
 		info->channel_kind = CHANNEL_PIPE;
 		info->op = writing ? OP_PIPE_WRITE : OP_PIPE_READ;
 	} else if (mode == FILE_TYPE_SOCKET) {
-		struct socket *socket = LOAD(struct file, file, private_data);
-		struct sock *sk;
-
-		info->channel_kind = CHANNEL_SOCKET;
-		info->op = writing ? OP_SOCKET_SEND : OP_SOCKET_RECEIVE;
-		sk = LOAD(struct socket, socket, sk);
-		info->channel = socket_channel(sk, writing);
-		info->peer = socket_channel(sk, !writing);
+		resolve_socket(info, file, writing);
 	} else if (!mode) {
-		const struct file_operations *operations = LOAD(struct file, file, f_op);
-
 		/* Anonymous inodes share one number: the object behind is the identity. An eventfd hands over counts. */
 		info->channel = (u64)LOAD(struct file, file, private_data);
 		if (bpf_ksym_exists(&eventfd_write) &&
@@ -209,7 +220,7 @@ static __noinline void resolve(struct operation_info *info, struct pt_regs *regs
 	info->valid = class != CLASS_NONE;
 	info->amount = 0;
 	info->channel = 0;
-	info->peer = 0;
+	info->sk = NULL;
 	info->channel_kind = CHANNEL_NONE;
 	info->op = OP_OTHER_IO;
 	switch (class) {

@@ -16,7 +16,8 @@ struct pattern_entry {
 	u32 bytes;
 	u8 next;	/* position of the send that followed, or NONE */
 	u8 told;	/* the reader knows this entry as it is */
-	u16 pad;
+	u8 joined;	/* it knows the connection's other direction */
+	u8 pad;
 };
 
 struct pattern {
@@ -116,6 +117,7 @@ __noinline int pattern_learn(struct pattern *pattern, u64 channel, u32 bytes)
 		entry->bytes = bytes;
 		entry->next = PATTERN_NONE;
 		entry->told = 0;
+		entry->joined = 0;
 	}
 	if (last < PATTERN_MAX) {
 		pattern_at(pattern, last)->next = at;

@@ -137,7 +137,10 @@ struct recorder_control {
 /* Each send of a run was seen to follow the pattern. */
 #define RUN_SEEN 1
 
-/* One CPU's ring: its own line for each side. */
+/*
+ * One CPU's ring: its own line for each side. What is counted here decides how much is told: additions are plain, and an
+ * interrupt may cost one.
+ */
 struct ring {
 	u64 head;
 	u64 dropped;
@@ -160,7 +163,7 @@ struct ring {
 	u64 references;		/* of its cache, as its counters showed them when the current task came */
 	u64 misses;
 	u64 caches_read;	/* they showed something then */
-	u64 pad2[1];
+	u64 alone;		/* no interrupt can come between what the running program does to the ring */
 };
 
 #endif

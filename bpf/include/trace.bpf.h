@@ -51,6 +51,7 @@ struct inode {
 
 struct file_operations {
 	void *write;
+	void *write_iter;
 };
 
 struct file {
@@ -187,6 +188,8 @@ extern void *bpf_rdonly_cast(const void *object, u32 type) __ksym __weak;
 
 /* Sleeps in the kernel end in this function; a timer that calls it names its task. */
 extern const void hrtimer_wakeup __ksym __weak;
+/* What a socket's write is; tells it from other files. */
+extern const void sock_write_iter __ksym __weak;
 /* What an eventfd's write is; tells it from other anonymous inodes. */
 extern const void eventfd_write __ksym __weak;
 

@@ -3,12 +3,17 @@
 //! `record_overhead [PAIRS [COMMAND...]]` prints the ratio of wall times with a bootstrap interval, events,
 //! bytes an event, drops and the recorder's own CPU time. The ratio of the command's CPU times, the recorder's
 //! own added to it, says the same where other work on the machine blurs wall times.
+//!
+//! Both runs are timed by the same parent process from before the command is started until it has ended, which
+//! is part of the target in the recorded one: what the recorder does before it lets its target start slows
+//! nothing down.
 #![allow(clippy::print_stdout)]
 
 use schedlab_host::record::{Detail, RecordOptions, RecordSummary, Target, record};
 use std::io::BufWriter;
 use std::process::{Command, Stdio};
 use std::time::Instant;
+use tempfile::NamedTempFile;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -24,15 +29,40 @@ fn children_cpu() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-fn plain(command: &[String]) -> Result<f64, Failure> {
+/// Makes this program the parent that runs a command and leaves its wall time in a file.
+const TIMED: &str = "--timed";
+
+fn timed(times: &str, command: &[String]) -> Result<(), Failure> {
     let start = Instant::now();
-    Command::new(&command[0]).args(&command[1..]).stdout(Stdio::null()).status()?;
-    Ok(start.elapsed().as_secs_f64())
+    let status = Command::new(&command[0]).args(&command[1..]).stdout(Stdio::null()).status()?;
+    let seconds = start.elapsed().as_secs_f64();
+    if !status.success() {
+        return Err(format!("{} failed: {status}", command[0]).into());
+    }
+    Ok(std::fs::write(times, seconds.to_string())?)
+}
+
+/// The words that run the command under the timing parent, and where that leaves the time.
+fn under_parent(command: &[String]) -> Result<(Vec<String>, NamedTempFile), Failure> {
+    let times = NamedTempFile::new()?;
+    let own = std::env::current_exe()?.to_string_lossy().into_owned();
+    let first = [own, TIMED.to_owned(), times.path().to_string_lossy().into_owned()];
+    Ok((first.into_iter().chain(command.iter().cloned()).collect(), times))
+}
+
+fn seconds(times: &NamedTempFile) -> Result<f64, Failure> {
+    let text = std::fs::read_to_string(times.path())?;
+    text.parse().map_err(|_| "the command did not run to its end".into())
+}
+
+fn plain(command: &[String]) -> Result<f64, Failure> {
+    let (words, times) = under_parent(command)?;
+    Command::new(&words[0]).args(&words[1..]).status()?;
+    seconds(&times)
 }
 
 fn recorded(command: &[String]) -> Result<(f64, RecordSummary), Failure> {
-    let quiet = ["sh", "-c", "exec \"$@\" >/dev/null", "sh"].map(str::to_owned);
-    let words = quiet.into_iter().chain(command.iter().cloned()).collect();
+    let (words, times) = under_parent(command)?;
     let file = tempfile::tempfile()?;
     let mut options = RecordOptions::new(Target::Command(words));
     options.detail = match std::env::var("DETAIL").as_deref() {
@@ -42,7 +72,7 @@ fn recorded(command: &[String]) -> Result<(f64, RecordSummary), Failure> {
         _ => Detail::Adaptive,
     };
     let summary = record(&options, BufWriter::with_capacity(1 << 20, file), &mut ())?;
-    Ok((summary.duration.as_secs_f64(), summary))
+    Ok((seconds(&times)?, summary))
 }
 
 /// A small generator is enough to resample pairs.
@@ -73,7 +103,11 @@ fn interval(ratios: &[f64]) -> (f64, f64, f64) {
 }
 
 fn main() -> Result<(), Failure> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if(|first| first == TIMED).is_some() {
+        let times = arguments.next().ok_or("a file for the time")?;
+        return timed(&times, &arguments.collect::<Vec<_>>());
+    }
     let pairs: usize = arguments.next().map_or(Ok(8), |text| text.parse())?;
     let mut command: Vec<String> = arguments.collect();
     if command.is_empty() {

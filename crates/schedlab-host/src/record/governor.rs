@@ -3,7 +3,7 @@
 //! Each return is told until that takes too much of the machine. Then sends are told by a hook in sockets, and
 //! reads from the kernel's accounting, or by a hook where accounting does not tell them. When sends have
 //! followed their tasks' patterns for a while, the hook goes, too: accounting tells how many there were. When
-//! they leave their patterns it comes back, for longer each time. Decides from counters only;
+//! they leave their patterns it comes back, for longer if that was soon. Decides from counters only;
 //! [`super::kernel`] acts.
 
 use super::kernel::Telling;
@@ -16,12 +16,16 @@ const RETURN_COST_NS: u64 = 200;
 const RETURN_SHARE_MAX: u64 = 1;
 /// Share of sockets among the target's operations, in percent, from which counting loses little.
 const SOCKET_SHARE_MIN: u64 = 80;
-/// Polls in a row that must be too dear.
+/// Polls in a row that must be too dear; one that is so many times too dear is enough.
 const DEAR_POLLS: u32 = 2;
+const DEAR_BY_FAR: u64 = 5;
 /// Polls in a row in which sends must follow their patterns before the hook goes, the first time.
 const PATIENCE: u32 = 5;
 /// The most such polls, after the hook had to come back again and again.
 const PATIENCE_MAX: u32 = 1 << 12;
+/// Polls that are not judged after the hook went: tasks are looked at for the first time without it, and where in its
+/// pattern a task is that was sending meanwhile shows only with its next send that waits or wakes.
+const UNJUDGED: u32 = 1;
 /// Share of sends that must follow a pattern, in percent, to begin and to go on without a hook.
 const EXPECTED_BEGIN: u64 = 98;
 const EXPECTED_KEEP: u64 = 95;
@@ -39,6 +43,8 @@ pub(super) struct Governor {
     /// Polls in a row in which sends followed their patterns, and how many there must be.
     steady: u32,
     patience: u32,
+    /// Polls since the hook went.
+    without: u32,
     cpus: usize,
 }
 
@@ -46,7 +52,7 @@ impl Governor {
     /// Begins with every return told.
     pub(super) fn new(start: Nanos, cpus: usize) -> Governor {
         let (telling, counters) = (Telling::Returns, Counters::default());
-        Governor { telling, time: start, counters, dear: 0, steady: 0, patience: PATIENCE, cpus }
+        Governor { telling, time: start, counters, dear: 0, steady: 0, patience: PATIENCE, without: 0, cpus }
     }
 
     /// What to change to, if anything, from the counters at a moment.
@@ -65,22 +71,21 @@ impl Governor {
             _ if unsure(latest) => Some(Telling::Sends { receives: true }),
             Telling::Sends { receives: true } => None,
             Telling::Sends { receives: false } => self.steady(latest).then_some(Telling::Patterns),
-            Telling::Patterns if expected(latest, EXPECTED_KEEP) => None,
-            Telling::Patterns => {
-                self.patience = (self.patience * 2).min(PATIENCE_MAX);
-                Some(Telling::Sends { receives: false })
-            }
+            Telling::Patterns => self.left(latest).then_some(Telling::Sends { receives: false }),
         };
         let next = next.filter(|next| *next != self.telling);
+        if next == Some(Telling::Patterns) {
+            self.without = 0;
+        }
         self.telling = next.unwrap_or(self.telling);
         next
     }
 
     fn too_dear(&mut self, latest: Counters, available: u64) -> bool {
-        let dear = latest.operations * RETURN_COST_NS * 100 > available * RETURN_SHARE_MAX
-            && latest.sockets * 100 > latest.operations * SOCKET_SHARE_MIN;
+        let (cost, most) = (latest.operations * RETURN_COST_NS * 100, available * RETURN_SHARE_MAX);
+        let dear = cost > most && latest.sockets * 100 > latest.operations * SOCKET_SHARE_MIN;
         self.dear = if dear { self.dear + 1 } else { 0 };
-        self.dear >= DEAR_POLLS
+        self.dear >= DEAR_POLLS || (dear && cost > most * DEAR_BY_FAR)
     }
 
     fn steady(&mut self, latest: Counters) -> bool {
@@ -90,6 +95,17 @@ impl Governor {
             self.steady = 0;
         }
         enough
+    }
+
+    /// Whether sends have left their patterns. The sooner they do, the longer the hook is to stay.
+    fn left(&mut self, latest: Counters) -> bool {
+        self.without += 1;
+        if self.without <= UNJUDGED || expected(latest, EXPECTED_KEEP) {
+            return false;
+        }
+        let soon = self.without <= self.patience * 2;
+        self.patience = if soon { (self.patience * 2).min(PATIENCE_MAX) } else { PATIENCE };
+        true
     }
 }
 
@@ -136,24 +152,50 @@ mod tests {
         assert_eq!(polls(files, 20), [], "counting would lose what is not a socket's");
     }
 
-    #[test]
-    fn sends_that_leave_their_patterns_bring_the_hook_back_for_longer_each_time() {
+    /// When what is changed to, if sends leave their patterns in each so many polls without the hook.
+    fn changes(leave_after: u64, polls: u64) -> Vec<(u64, Telling)> {
         let mut governor = Governor::new(Nanos::ZERO, 2);
-        let mut total = Counters::default();
-        let mut changes = Vec::new();
-        for poll in 1..60 {
-            let expected = if governor.telling == Telling::Patterns { 9_000 } else { 10_000 };
+        let (mut total, mut changes, mut without) = (Counters::default(), Vec::new(), 0);
+        for poll in 1..polls {
+            without = if governor.telling == Telling::Patterns { without + 1 } else { 0 };
             total.operations += BUSY.operations;
             total.sockets += BUSY.sockets;
             total.writes += BUSY.writes;
-            total.expected += expected;
+            total.expected += if without > 0 && without % leave_after == 0 { 9_000 } else { 10_000 };
             if let Some(telling) = governor.judge(Nanos::from_millis(20 * poll), total) {
                 changes.push((poll, telling));
             }
         }
+        changes
+    }
+
+    #[test]
+    fn sends_that_leave_their_patterns_soon_bring_the_hook_back_for_longer_each_time() {
         let patterns = Telling::Patterns;
         let expected =
-            [(2, SENDS), (7, patterns), (8, SENDS), (18, patterns), (19, SENDS), (39, patterns), (40, SENDS)];
-        assert_eq!(changes, expected);
+            [(1, SENDS), (6, patterns), (8, SENDS), (18, patterns), (20, SENDS), (40, patterns), (42, SENDS)];
+        assert_eq!(changes(2, 60), expected);
+    }
+
+    #[test]
+    fn sends_that_leave_their_patterns_late_bring_the_hook_back_no_longer_than_before() {
+        let patterns = Telling::Patterns;
+        let expected = [(1, SENDS), (6, patterns), (17, SENDS), (22, patterns), (33, SENDS), (38, patterns)];
+        assert_eq!(changes(11, 45), expected);
+    }
+
+    #[test]
+    fn the_first_poll_without_the_hook_is_not_judged() {
+        let mut governor = Governor::new(Nanos::ZERO, 2);
+        let mut total = Counters::default();
+        for poll in 1..20 {
+            let first = poll == 7;
+            total.operations += BUSY.operations;
+            total.sockets += BUSY.sockets;
+            total.writes += BUSY.writes;
+            total.expected += if first { 6_000 } else { 10_000 };
+            governor.judge(Nanos::from_millis(20 * poll), total);
+        }
+        assert_eq!(governor.telling, Telling::Patterns);
     }
 }

@@ -40,22 +40,27 @@ pub(super) struct RingSize {
     pub(super) given: Option<u64>,
 }
 
+/// How many times more the rings hold than what comes while the reader is held up, so that it need not read at once.
+const DEFERRED: u64 = 4;
+
 impl RingSize {
-    /// Records of each CPU's ring, a power of two: what comes while the reader is held up, as far as memory allows.
-    fn records(self) -> usize {
+    /// Records of each CPU's ring, a power of two, and how many of them may wait to be read: all but what comes while
+    /// the reader is held up, as far as memory allows.
+    fn records(self) -> (usize, usize) {
         let cpus = self.cpus.max(1) as u64;
         let bytes = u64::from(RECORD_BYTES);
         if let Some(given) = self.given {
             // All rings are one map, whose entries are numbered by 32 bits.
             let most = RING_RECORDS_MAX.min(1_u64 << ((1_u64 << 31) / cpus).ilog2());
-            return (given / bytes).clamp(RING_RECORDS_MIN, most).next_power_of_two() as usize;
+            return ((given / bytes).clamp(RING_RECORDS_MIN, most).next_power_of_two() as usize, 0);
         }
         let switches = SWITCHES_MIN.max(FASTER * self.switches / cpus);
-        let wanted = (switches * RECORDS_PER_SWITCH * HELD_UP_MS / 1_000).next_power_of_two();
+        let reserve = (switches * RECORDS_PER_SWITCH * HELD_UP_MS / 1_000).next_power_of_two();
         let allowed = RINGS_BYTES_MAX.min(self.memory / MEMORY_SHARE) / bytes / cpus;
         // The largest power of two that is allowed.
         let allowed = 1_u64 << allowed.max(1).ilog2();
-        wanted.min(allowed).clamp(RING_RECORDS_MIN, RING_RECORDS_MAX) as usize
+        let records = (reserve * DEFERRED).min(allowed).clamp(RING_RECORDS_MIN, RING_RECORDS_MAX);
+        (records as usize, records.saturating_sub(reserve) as usize)
     }
 }
 
@@ -118,7 +123,7 @@ impl Kernel {
         let mut open = ObjectBuilder::default()
             .open_memory(schedlab_objects::RECORDER)
             .map_err(bpf_error("opening the recorder's object"))?;
-        let (cpus, ring_records) = (size.cpus, size.records());
+        let (cpus, (ring_records, may_wait)) = (size.cpus, size.records());
         configure(&mut open, cpus, ring_records, [vruntime, counters.is_some()])?;
         for mut program in open.progs_mut() {
             let section = program.section().to_string_lossy().into_owned();
@@ -127,7 +132,7 @@ impl Kernel {
             }
         }
         let object = open.load().map_err(bpf_error("loading the recorder"))?;
-        let rings = map_rings(&object, cpus, ring_records)?;
+        let rings = map_rings(&object, cpus, ring_records)?.deferring(may_wait);
         let can_count = points("sock_send_length") && points("sock_recv_length");
         let kernel = Kernel {
             object,
@@ -300,14 +305,27 @@ mod tests {
     use super::*;
 
     fn bytes(cpus: usize, switches: u64, memory: u64, given: Option<u64>) -> u64 {
-        RingSize { cpus, switches, memory, given }.records() as u64 * u64::from(RECORD_BYTES)
+        RingSize { cpus, switches, memory, given }.records().0 as u64 * u64::from(RECORD_BYTES)
+    }
+
+    #[test]
+    fn records_wait_in_what_is_not_needed_while_the_reader_is_held_up() {
+        let records = |memory, given| RingSize { cpus: 2, switches: 0, memory, given }.records();
+        assert_eq!(records(8 << 30, None), (1 << 20, 3 << 18));
+        assert_eq!(records(1 << 30, None), (1 << 19, 1 << 18), "as far as memory allows");
+        assert_eq!(records(1 << 29, None), (1 << 18, 0));
+        assert_eq!(
+            records(8 << 30, Some(8 << 20)),
+            (1 << 18, 0),
+            "a size that is given is for a reader held up"
+        );
     }
 
     #[test]
     fn rings_hold_what_comes_while_the_reader_is_held_up() {
         const GIB: u64 = 1 << 30;
-        assert_eq!(bytes(2, 0, 8 * GIB, None), 8 << 20, "240,000 records, rounded up");
-        assert_eq!(bytes(2, 600_000, 8 * GIB, None), 32 << 20, "1.2 million switches a second on each CPU");
+        assert_eq!(bytes(2, 0, 8 * GIB, None), 32 << 20, "240,000 records, rounded up, and four times that");
+        assert_eq!(bytes(2, 600_000, 8 * GIB, None), 128 << 20, "1.2 million switches a second on each CPU");
         assert_eq!(bytes(64, 0, 64 * GIB, None), 4 << 20, "256 MiB in all");
         assert_eq!(bytes(2, 0, GIB / 2, None), 8 << 20, "1/32 of the memory");
         assert_eq!(bytes(16, 0, GIB, None), 2 << 20);

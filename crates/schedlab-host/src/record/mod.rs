@@ -148,7 +148,7 @@ pub struct RecordSummary {
     pub nothing_fired: bool,
     /// Bytes of each CPU's buffer.
     pub buffer_bytes: u64,
-    /// How full the fullest buffer was when it was read, in percent.
+    /// How full the fullest reserve of a buffer was, in percent: all of it but where records may wait to be read.
     pub buffer_fill_max: u32,
     /// When the control group was found to be gone.
     pub vanished: Option<Nanos>,

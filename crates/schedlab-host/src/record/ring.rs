@@ -327,6 +327,11 @@ impl Store for Ring {
         (self.events, (self.window.len() * size_of::<RawRecord>()) as u64)
     }
 
+    /// Triggers are to fire in time, and the window holds records better than the rings.
+    fn is_waiting(&self) -> bool {
+        true
+    }
+
     fn looked(&mut self, look: &Look) -> io::Result<bool> {
         if look.dropped > self.dropped {
             self.dropped = look.dropped;

@@ -1,7 +1,9 @@
 //! One recording from start to end: attach, snapshot, poll, write.
 //!
 //! The reader sleeps between polls, so that it wakes rarely and disturbs the target little; it measures its
-//! own CPU time. Whether operations are told or counted is decided here, from their rate.
+//! own CPU time. To make events of records takes about as much of it as the kernel half does, so records wait in
+//! their rings while there is room: what a short command did is read when it has ended. Whether operations are told
+//! or counted is decided here, from their rate.
 
 use super::counters::{CacheCounters, cache_counting};
 use super::governor::Governor;
@@ -23,8 +25,14 @@ use std::time::Duration;
 
 /// The kernel half's clock and ours agree better than this.
 const CLOCK_MARGIN_NS: u64 = 1_000_000;
-/// The file is flushed at least this often.
+/// The file is flushed at most this often, and so often it is seen whether the control group is still there.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
+/// Records wait at most so long to be read, which a recorder that is killed loses; so few of them, for each CPU and second,
+/// that reading costs the target nothing to speak of wait no longer than until the file is flushed.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+const FEW: u64 = 20_000;
+/// With more CPUs a task's affinity is not in its record, and is looked up when that is read.
+const CPUS_TOLD: usize = 64;
 /// How long the last record of a CPU is waited for.
 const LAST_RECORDS: Nanos = Nanos(1_000_000_000);
 /// The rings are read twice as often when one is fuller than this, and half as often again when all are emptier.
@@ -43,6 +51,10 @@ fn clock(id: libc::clockid_t) -> Nanos {
 
 fn monotonic() -> Nanos {
     clock(libc::CLOCK_MONOTONIC)
+}
+
+fn passed(since: Nanos, time: Duration) -> bool {
+    monotonic() - since >= Nanos(time.as_nanos() as u64)
 }
 
 /// Raises this thread above normal tasks while it reads, so that full rings are emptied in time.
@@ -91,6 +103,10 @@ pub(super) trait Store {
     /// From now on reads come as sums, or one by one.
     fn count(&mut self, counting: bool);
     fn flush(&mut self) -> io::Result<()>;
+    /// Whether it wants records as soon as they come.
+    fn is_waiting(&self) -> bool {
+        false
+    }
     /// Events and bytes so far.
     fn progress(&mut self) -> (u64, u64);
     /// After each reading; whether it has all it wants.
@@ -174,13 +190,16 @@ pub fn record<W: Write>(
         kernel,
         start,
         end: Nanos::ZERO,
-        pending: Vec::new(),
         flushed: start,
         governor: Governor::new(start, machine.topology.cpu_count()),
         counted_from: (options.detail == Detail::Counted).then_some(Nanos::ZERO),
         unread: vec![0; cpus],
         until: start.0,
+        read: start,
+        cpus: machine.topology.cpu_count() as u64,
+        wait: if cpus > CPUS_TOLD { FLUSH_EVERY } else { WAIT_MAX },
         group,
+        looked: start,
         vanished: None,
     };
     let counting = options.detail == Detail::Counted;
@@ -264,7 +283,6 @@ struct Session {
     start: Nanos,
     /// When the recording ended: not yet while it is zero.
     end: Nanos,
-    pending: Vec<RawRecord>,
     flushed: Nanos,
     governor: Governor,
     counted_from: Option<Nanos>,
@@ -272,8 +290,13 @@ struct Session {
     unread: Vec<u64>,
     /// All before this has been told.
     until: u64,
-    /// The control group that is recorded, and when it was found to be gone.
+    /// When the rings were read, and how long records may wait.
+    read: Nanos,
+    wait: Duration,
+    cpus: u64,
+    /// The control group that is recorded, when it was looked at, and when it was found to be gone.
     group: Option<PathBuf>,
+    looked: Nanos,
     vanished: Option<Nanos>,
 }
 
@@ -314,13 +337,16 @@ impl Session {
                 self.end = monotonic();
                 self.kernel.detach();
             }
-            self.poll(over, store)?;
+            let (waiting, full) = self.kernel.rings.look();
+            let due = over || full || store.is_waiting() || self.has_waited(waiting);
+            let waiting = if due { self.poll(over, store).map(|()| 0)? } else { waiting };
+            self.look_at_group(over);
             let signalled = progress.signalled();
             let dropped = self.kernel.rings.dropped().iter().sum();
             let look = Look { until: self.until, dropped, exit, signalled, stopped, last: over };
             satisfied = store.looked(&look).map_err(RecordError::Write)?;
             let (events, bytes) = store.progress();
-            progress.update(&Status { elapsed, events, bytes, dropped });
+            progress.update(&Status { elapsed, events: events + waiting, bytes, dropped });
             if over {
                 return Ok(());
             }
@@ -340,11 +366,29 @@ impl Session {
         }
     }
 
+    /// Whether so many records have waited long enough.
+    fn has_waited(&self, records: u64) -> bool {
+        let waited = monotonic() - self.read;
+        let few = records * 1_000_000_000 <= FEW * self.cpus * waited.0;
+        waited >= Nanos((if few { FLUSH_EVERY } else { self.wait }).as_nanos() as u64)
+    }
+
+    /// Sees whether the control group is still there.
+    fn look_at_group(&mut self, now: bool) {
+        if self.vanished.is_none() && (now || passed(self.looked, FLUSH_EVERY)) {
+            self.looked = monotonic();
+            let gone = self.group.as_ref().is_some_and(|group| !group.exists());
+            self.vanished = gone.then_some(self.looked - self.start);
+        }
+    }
+
     /// Tells less where telling costs the target too much.
     fn adapt(&mut self, store: &mut dyn Store) -> Result<(), RecordError> {
         let Some(telling) = self.governor.judge(monotonic(), self.kernel.rings.counters()) else {
             return Ok(());
         };
+        // What was told otherwise is read as such.
+        self.poll(false, store)?;
         self.kernel.tell(telling)?;
         self.counted_from.get_or_insert(monotonic() - self.start);
         store.count(matches!(telling, Telling::Sends { receives: false }));
@@ -355,30 +399,25 @@ impl Session {
     /// are detached one after the other, which takes time in which only some of them tell.
     fn poll(&mut self, last: bool, store: &mut dyn Store) -> Result<(), RecordError> {
         let now = monotonic();
-        let mut held_up = self.kernel.rings.drain(&mut self.pending);
+        let until = if last { self.end.0 } else { now.0 - CLOCK_MARGIN_NS };
+        let rings = &mut self.kernel.rings;
+        let mut read = || rings.read(until, |record| store.record(record)).map_err(RecordError::Write);
+        let mut reading = read()?;
         // A CPU that its hypervisor stopped within a program finishes its record when it runs again.
-        while last && held_up.is_some() && monotonic() - now < LAST_RECORDS {
+        while last && reading.held_up && monotonic() - now < LAST_RECORDS {
             std::thread::sleep(Duration::from_millis(1));
-            held_up = self.kernel.rings.drain(&mut self.pending);
+            reading = read()?;
         }
-        if last && held_up.is_some() {
-            self.unread = self.kernel.rings.unread();
+        if last && reading.held_up {
+            self.unread = self.kernel.rings.give_up();
+            let rest = self.kernel.rings.read(until, |record| store.record(record));
+            reading = rest.map_err(RecordError::Write)?;
         }
-        let until = if last { self.end.0 } else { held_up.unwrap_or(now.0).min(now.0 - CLOCK_MARGIN_NS) };
-        // Nearly sorted already: one rising run for each CPU.
-        self.pending.sort_by_key(|record| record.time);
-        let complete = self.pending.partition_point(|record| record.time < until);
-        for record in &self.pending[..complete] {
-            store.record(record).map_err(RecordError::Write)?;
-        }
-        self.pending.drain(..complete);
-        self.until = self.until.max(until);
-        if last || now - self.flushed >= Nanos(FLUSH_EVERY.as_nanos() as u64) {
+        self.until = self.until.max(reading.until);
+        self.read = now;
+        if last || passed(self.flushed, FLUSH_EVERY) {
             store.flush().map_err(RecordError::Write)?;
             self.flushed = now;
-            if self.vanished.is_none() && self.group.as_ref().is_some_and(|group| !group.exists()) {
-                self.vanished = Some(now - self.start);
-            }
         }
         Ok(())
     }

@@ -16,8 +16,8 @@ use super::runs::{PatternEntry, Run, RunCoder, RunReader};
 use super::wire::Input;
 use super::{ChannelInfo, Provenance, Recording, TaskInfo, tables};
 use crate::cpu_set::CpuSet;
-use crate::event::Event;
-use crate::ids::{ChannelId, TaskId};
+use crate::event::{Event, EventKind};
+use crate::ids::{ChannelId, CpuId, TaskId};
 use crate::machine::MachineDescription;
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
@@ -152,15 +152,21 @@ impl<W: Write> RecordingWriter<W> {
     /// Adds an event; its time must not lie before the previous one's.
     #[inline]
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
-        if event.time < self.last {
+        self.event_of(event.time, event.cpu, &event.kind)
+    }
+
+    /// The same from its parts: to put an event together takes a recorder longer than to write it.
+    #[inline]
+    pub fn event_of(&mut self, time: Nanos, cpu: CpuId, kind: &EventKind) -> io::Result<()> {
+        if time < self.last {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "events must rise in time"));
         }
         if self.events.is_empty() {
-            self.coder = EventCoder::new(event.time);
-            self.events.extend_from_slice(&event.time.0.to_le_bytes());
+            self.coder = EventCoder::new(time);
+            self.events.extend_from_slice(&time.0.to_le_bytes());
         }
-        self.coder.put(&mut self.events, event);
-        self.last = event.time;
+        self.coder.put(&mut self.events, time, cpu, kind);
+        self.last = time;
         self.counts[2] += 1;
         if self.events.len() >= BLOCK_BYTES { self.flush_blocks() } else { Ok(()) }
     }

@@ -77,21 +77,21 @@ impl EventCoder {
     }
 
     /// Appends an event. Its time must not lie before the previous one's.
-    pub(super) fn put(&mut self, out: &mut Vec<u8>, event: &Event) {
-        let (tag, task) = tag_and_task(&event.kind);
-        let inferred = task.is_some() && *self.current(event.cpu) == task;
-        let same_cpu = event.cpu == self.cpu;
+    pub(super) fn put(&mut self, out: &mut Vec<u8>, time: Nanos, cpu: CpuId, kind: &EventKind) {
+        let (tag, task) = tag_and_task(kind);
+        let inferred = task.is_some() && *self.current(cpu) == task;
+        let same_cpu = cpu == self.cpu;
         let flags = if same_cpu { SAME_CPU } else { 0 } | if inferred { CURRENT_TASK } else { 0 };
         out.push(tag | flags);
-        put_varint(out, event.time.0 - self.time.0);
+        put_varint(out, time.0 - self.time.0);
         if !same_cpu {
-            put_varint(out, u64::from(event.cpu.0));
+            put_varint(out, u64::from(cpu.0));
         }
         if let (Some(task), false) = (task, inferred) {
             put_varint(out, u64::from(task.0));
         }
-        put_rest(out, &event.kind, event.time);
-        self.advance(event);
+        put_rest(out, kind, time);
+        self.advance(time, cpu, kind);
     }
 
     /// Reads one event.
@@ -110,15 +110,15 @@ impl EventCoder {
         };
         let kind = get_rest(input, tag & KIND_MASK, task, Nanos(time))?;
         let event = Event { time: Nanos(time), cpu, kind };
-        self.advance(&event);
+        self.advance(event.time, event.cpu, &event.kind);
         Ok(event)
     }
 
-    fn advance(&mut self, event: &Event) {
-        self.time = event.time;
-        self.cpu = event.cpu;
-        if let EventKind::Switch { next, .. } = event.kind {
-            *self.current(event.cpu) = Some(next);
+    fn advance(&mut self, time: Nanos, cpu: CpuId, kind: &EventKind) {
+        self.time = time;
+        self.cpu = cpu;
+        if let EventKind::Switch { next, .. } = *kind {
+            *self.current(cpu) = Some(next);
         }
     }
 }
@@ -325,11 +325,11 @@ mod tests {
         let cpu = CpuId(1);
         let next = TaskId(300);
         let kind = EventKind::Switch { prev: TaskId(0), prev_state: PrevState::Runnable, next };
-        coder.put(&mut out, &Event { time: Nanos(10), cpu, kind });
+        coder.put(&mut out, Nanos(10), cpu, &kind);
         let before = out.len();
         let (operation, channel) = (Operation::SocketSend, ChannelId(90));
         let kind = EventKind::OperationExit { task: next, operation, channel, result: 100 };
-        coder.put(&mut out, &Event { time: Nanos(1_200), cpu, kind });
+        coder.put(&mut out, Nanos(1_200), cpu, &kind);
         assert_eq!(out.len() - before, 7);
     }
 }

@@ -13,9 +13,7 @@ use super::snapshot;
 use schedlab_model::event::{Context, IrqSource, Operation, PrevState, VruntimeClock};
 use schedlab_model::recording::codec::RecordingWriter;
 use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
-use schedlab_model::{
-    ChannelId, CpuId, CpuSet, Event, EventKind, Nanos, Nice, Policy, TaskAttributes, TaskId,
-};
+use schedlab_model::{ChannelId, CpuId, CpuSet, EventKind, Nanos, Nice, Policy, TaskAttributes, TaskId};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, Write};
@@ -308,17 +306,40 @@ impl<W: Write> Translator<W> {
             let (task, channel) = (self.task(raw.pid), self.channel(raw.flags, raw.a));
             self.explain(task, Some(channel))?;
         }
-        let Some(kind) = self.translate(raw) else { return Ok(()) };
-        self.writer.event(&Event { time: self.last, cpu: CpuId(raw.cpu), kind })
+        let entered = self.take_entered(raw);
+        // An event is told where it is made: to hand it over first takes longer than to write it.
+        match raw.kind {
+            kind::OP_EXIT => {
+                let event = self.operation_exit(raw);
+                self.tell(raw, &event)
+            }
+            kind::OP_ENTER => {
+                let event = self.operation_enter(raw);
+                self.tell(raw, &event)
+            }
+            kind::SWITCH => {
+                let event = self.switch(raw, entered);
+                self.tell(raw, &event)
+            }
+            kind::WAKING => {
+                let event = self.waking(raw);
+                self.tell(raw, &event)
+            }
+            _ => match self.translate(raw) {
+                Some(event) => self.tell(raw, &event),
+                None => Ok(()),
+            },
+        }
     }
 
+    fn tell(&mut self, raw: &RawRecord, event: &EventKind) -> io::Result<()> {
+        self.writer.event_of(self.last, CpuId(raw.cpu), event)
+    }
+
+    /// The rarer ones.
+    #[inline(never)]
     fn translate(&mut self, raw: &RawRecord) -> Option<EventKind> {
-        let entered = self.take_entered(raw);
         Some(match raw.kind {
-            kind::OP_EXIT => self.operation_exit(raw),
-            kind::OP_ENTER => self.operation_enter(raw),
-            kind::SWITCH => self.switch(raw, entered),
-            kind::WAKING => self.waking(raw),
             kind::WAKEUP_NEW => {
                 EventKind::WakeupNew { task: self.task(raw.a as u32), target_cpu: CpuId(raw.b as u32) }
             }
@@ -449,7 +470,7 @@ impl<W: Write> Translator<W> {
         let prev_state = if running.is_idle() { PrevState::Runnable } else { PrevState::Interruptible };
         let kind = EventKind::Switch { prev: running, prev_state, next: prev };
         // A full disk shows at the next event, too.
-        let _ = self.writer.event(&Event { time: self.last, cpu: CpuId(cpu), kind });
+        let _ = self.writer.event_of(self.last, CpuId(cpu), &kind);
     }
 
     /// Times a CPU's task had changed without a switch being told.
@@ -522,10 +543,9 @@ impl<W: Write> Translator<W> {
         let nice = Nice::new(raw.a as i64 - 120).unwrap_or_default();
         if raw.b > 0 {
             let slice = Nanos(raw.b);
-            let event = EventKind::SliceChanged { task, slice };
-            let (time, cpu) = (self.last, CpuId(raw.cpu));
+            let changed = EventKind::SliceChanged { task, slice };
             // A full disk shows at the next event, too.
-            let _ = self.writer.event(&Event { time, cpu, kind: event });
+            let _ = self.writer.event_of(self.last, CpuId(raw.cpu), &changed);
         }
         let mut now = self.attributes_now(task);
         (now.policy, now.nice, now.rt_priority) = (policy, nice, raw.flags);

@@ -7,7 +7,7 @@ use super::super::sends::{Sum, Table, Unseen, entry};
 use super::Translator;
 use schedlab_model::event::Operation;
 use schedlab_model::recording::{ChannelKind, PatternEntry, RUN_MAX, Run, TaskInfo};
-use schedlab_model::{ChannelId, CpuId, Event, Nanos, TaskId};
+use schedlab_model::{ChannelId, CpuId, Nanos, TaskId};
 use std::io::{self, Write};
 
 impl<W: Write> Translator<W> {
@@ -22,7 +22,7 @@ impl<W: Write> Translator<W> {
             let (a, b) = (send >> 32, send & 0xffff_ffff);
             let one = RawRecord { a, b, kind: kind::OP_EXIT, op: SOCKET_SEND, flags: SOCKET, ..*raw };
             let kind = self.operation_exit(&one);
-            self.writer.event(&Event { time: self.last, cpu: CpuId(raw.cpu), kind })?;
+            self.writer.event_of(self.last, CpuId(raw.cpu), &kind)?;
         }
         Ok(())
     }
@@ -61,17 +61,29 @@ impl<W: Write> Translator<W> {
 
     /// Tells sends from an entry of the task's table on; which entry is next.
     fn tell_run(&mut self, task: TaskId, sum: &Sum, first: u8) -> io::Result<u8> {
+        let table = self.patterns.get(&task).map_or(&[][..], Vec::as_slice);
         let (mut at, mut count, mut last) = (first, 0, None);
-        let pattern = self.patterns.get(&task);
-        while count < sum.sends
-            && let Some(entry) = pattern.and_then(|own| entry(own, at))
-        {
-            let fill = &mut self.fills[entry.channel.index()];
-            fill.in_flight += i64::from(entry.bytes);
-            fill.given = true;
-            last = Some(entry.channel);
-            at = entry.next;
-            count += 1;
+        // Most entries are followed by their neighbour, and a millisecond may hold thousands: along the slice a step
+        // need not wait for the one before.
+        'jumps: while count < sum.sends {
+            for (place, entry) in table.iter().enumerate().skip(at.into()) {
+                let Some(entry) = entry.as_ref().filter(|_| count < sum.sends) else {
+                    at = place as u8;
+                    break 'jumps;
+                };
+                let fill = &mut self.fills[entry.channel.index()];
+                fill.in_flight += i64::from(entry.bytes);
+                fill.given = true;
+                last = Some(entry.channel);
+                count += 1;
+                at = entry.next;
+                if usize::from(at) != place + 1 {
+                    continue 'jumps;
+                }
+            }
+            if usize::from(at) >= table.len() {
+                break;
+            }
         }
         let sender = &mut self.senders[task.index()];
         sender.last = last.or(sender.last);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::raw::RUN_SEEN;
+use schedlab_model::Event;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::recording::{Provenance, RUN_MAX, Recording, codec};
 use schedlab_model::topology::Topology;
