@@ -7,10 +7,9 @@
 //! What a knob is, or which scheduler, comes from the plan; the recordings come out, are judged like any other, and those
 //! of A replay as A and as B with what else runs in the guest.
 
-use crate::measure::{READS_EVERY, Runner, names, read_recording, words};
+use crate::measure::{Runner, names, read_recording, words};
+use crate::recorder::RecorderAtWork;
 use anyhow::{Context, Result};
-use schedlab_model::recording::TaskInfo;
-use schedlab_model::timeline::{StretchKind, Timelines};
 use schedlab_report::fidelity::measured::{Numbers, PairRuns, Prediction, Source};
 use schedlab_report::fidelity::plan::Pair;
 use std::path::{Path, PathBuf};
@@ -45,17 +44,17 @@ fn measure(runner: &Runner, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
     if runner.options.live_only {
         return Ok(());
     }
-    let reading = reading(runner, pair)?;
+    let recorder = recorder_at_work(runner, pair)?.steps();
     let mut of_file = Prediction { source: Source::File, ..Prediction::default() };
     let works = [runner.work(&pair.work), runner.changed_work(pair)];
-    simulate(runner, pair, works, SEEDS, (&machine, &reading), &mut of_file)?;
+    simulate(runner, pair, works, SEEDS, (&machine, &recorder), &mut of_file)?;
     runs.predictions.push(of_file);
     if pair.other.is_empty() {
         let mut of_recordings = Prediction { source: Source::Recording, ..Prediction::default() };
         let whole = (1..).zip(&runs.live_a).filter(|(_, numbers)| numbers.dropped == 0);
         for (run, _) in whole {
             let [a, _] = recordings(runner, pair, run);
-            simulate(runner, pair, [a.clone(), a], REPLAY_SEEDS, (&machine, &reading), &mut of_recordings)?;
+            simulate(runner, pair, [a.clone(), a], REPLAY_SEEDS, (&machine, &recorder), &mut of_recordings)?;
         }
         runs.predictions.push(of_recordings);
     }
@@ -68,26 +67,15 @@ fn recordings(runner: &Runner, pair: &Pair, run: u64) -> [PathBuf; 2] {
     [&pair.name, &changed].map(|name| runner.recording("pair", name, run))
 }
 
-/// How long a reading of the recorder took beside A. It depends on the emulated CPU and on the events that the work makes,
-/// not on what is judged.
-fn reading(runner: &Runner, pair: &Pair) -> Result<String> {
-    let (mut spent, mut readings) = (0, 0);
+/// How long the recorder looked at its buffers beside A, and how long it read them. It depends on the emulated CPU and on
+/// the events that the work makes, not on what is judged.
+fn recorder_at_work(runner: &Runner, pair: &Pair) -> Result<RecorderAtWork> {
+    let mut all = RecorderAtWork::default();
     for run in 1..=runner.count(RUNS) {
         let [a, _] = recordings(runner, pair, run);
-        let recording = read_recording(&a)?;
-        let timelines = Timelines::of(&recording);
-        let of_recorder = recording.tasks.iter().zip(&timelines.tasks).filter(|(task, _)| is_recorder(task));
-        let stretches = of_recorder.flat_map(|(_, stretches)| stretches);
-        let runs = stretches.filter(|stretch| matches!(stretch.kind, StretchKind::Running { .. }));
-        spent += runs.map(|stretch| stretch.length().0).sum::<u64>();
-        readings += recording.duration.0 / READS_EVERY.0;
+        all = all.and(&RecorderAtWork::in_recording(&read_recording(&a)?));
     }
-    Ok(format!("\"{}ns\"", spent / readings.max(1)))
-}
-
-/// The recorder is the only thread of the program that is so urgent.
-fn is_recorder(task: &TaskInfo) -> bool {
-    !task.target && task.name == "schedlab" && task.attributes.nice.get() == -20
+    Ok(all)
 }
 
 /// Simulates A and B with so many seeds: under the kernel's own scheduler, and with what the pair changes.
@@ -96,14 +84,14 @@ fn simulate(
     pair: &Pair,
     [a, b]: [PathBuf; 2],
     seeds: u64,
-    (machine, reading): (&Path, &str),
+    (machine, recorder): (&Path, &str),
     of: &mut Prediction,
 ) -> Result<()> {
     let scheduler = if pair.scheduler.is_empty() { "fair" } else { &pair.scheduler };
     for seed in 1..=runner.count(seeds) {
         let (a, b) = (a.display().to_string(), b.display().to_string());
-        of.a.push(runner.simulated(&a, "fair", &[], seed, machine, reading)?);
-        of.b.push(runner.simulated(&b, scheduler, &pair.set, seed, machine, reading)?);
+        of.a.push(runner.simulated(&a, "fair", &[], seed, machine, recorder)?);
+        of.b.push(runner.simulated(&b, scheduler, &pair.set, seed, machine, recorder)?);
     }
     Ok(())
 }

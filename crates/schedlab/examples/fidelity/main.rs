@@ -15,6 +15,7 @@ mod causes;
 mod guest;
 mod measure;
 mod publish;
+mod recorder;
 mod table;
 
 use anyhow::{Context, Result};

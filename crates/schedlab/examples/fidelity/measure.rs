@@ -4,10 +4,11 @@
 //! load or pair in the directory given, so that a measurement can be stopped and taken up again. Not judged here.
 
 use crate::guest;
+use crate::recorder;
 use anyhow::{Context, Result, bail, ensure};
 use schedlab_model::machine::{Costs, MachineDescription};
 use schedlab_model::recording::{Recording, codec};
-use schedlab_model::{Nanos, workload};
+use schedlab_model::workload;
 use schedlab_report::fidelity::judge::{COSTS_SHOWN, undisturbed};
 use schedlab_report::fidelity::measured::{
     LoadRuns, Numbers, PairRuns, Prediction, Session, Simulated, Source,
@@ -16,6 +17,7 @@ use schedlab_report::fidelity::plan::{Load, Pair, Plan};
 use schedlab_report::result::Environment;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -25,10 +27,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The machine file that the measurement begins with.
 const MACHINE: &str = "machine.toml";
-/// How often the recorder reads its rings.
-pub const READS_EVERY: Nanos = Nanos::from_millis(20);
-/// How long its readings took on this machine.
-pub const READING_HERE: &str = r#"{ uniform = ["14us", "42us"] }"#;
+/// How long the recorder's looks and readings took on this machine beside the loads.
+const LOOK_HERE: &str = r#"{ uniform = ["20us", "70us"] }"#;
+const READING_HERE: &str = r#"{ uniform = ["600us", "950us"] }"#;
 /// Live runs of a load, and the seeds it is simulated with.
 const LOAD_RUNS: u64 = 4;
 /// Live pairs.
@@ -445,10 +446,17 @@ impl Runner {
     }
 
     fn simulate(&self, work: &str, set: &[String], seed: u64, machine: &str) -> Result<Numbers> {
-        self.simulated(work, "fair", set, seed, &self.path(machine), READING_HERE)
+        self.simulated(
+            work,
+            "fair",
+            set,
+            seed,
+            &self.path(machine),
+            &recorder::steps(LOOK_HERE, READING_HERE),
+        )
     }
 
-    /// One simulated run on a machine, on which the recorder's readings take so long.
+    /// One simulated run on a machine, on which the recorder takes these steps.
     pub fn simulated(
         &self,
         work: &str,
@@ -456,12 +464,12 @@ impl Runner {
         set: &[String],
         seed: u64,
         machine: &Path,
-        reading: &str,
+        recorder: &str,
     ) -> Result<Numbers> {
         let file = self.path("simulated.slrec");
         let (seed, out) = (seed.to_string(), file.display().to_string());
         let machine = machine.display().to_string();
-        let beside = work.ends_with(".toml").then(|| self.beside_recorder(work, reading)).transpose()?;
+        let beside = work.ends_with(".toml").then(|| self.beside_recorder(work, recorder)).transpose()?;
         let work = beside.as_deref().unwrap_or(work);
         let mut arguments =
             words(&["simulate", work, "--machine", &machine, "--seed", &seed, "--record", &out]);
@@ -476,13 +484,10 @@ impl Runner {
     }
 
     /// The workload file with the recorder, which is at work beside it live. A recording has it.
-    fn beside_recorder(&self, work: &str, reading: &str) -> Result<String> {
+    fn beside_recorder(&self, work: &str, steps: &str) -> Result<String> {
         let text = std::fs::read_to_string(work).with_context(|| work.to_owned())?;
-        let recorder = format!(
-            "\n[[task]]\nname = \"recorder\"\ntarget = false\nnice = -20\n\
-             steps = [{{ loop = {{ steps = [{{ sleep = \"{}ns\" }}, {{ run = {reading} }}] }} }}]\n",
-            READS_EVERY.0
-        );
+        let recorder =
+            format!("\n[[task]]\nname = \"recorder\"\ntarget = false\nnice = -20\nsteps = {steps}\n");
         let file = self.path("beside-recorder.toml");
         std::fs::write(&file, text + &recorder).with_context(|| file.display().to_string())?;
         Ok(file.display().to_string())

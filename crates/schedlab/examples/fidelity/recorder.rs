@@ -1,0 +1,86 @@
+//! The recorder as a task: it is at work beside every live run, so it is beside the simulated ones, too.
+//!
+//! It looks at its buffers often and reads them rarely, as long as there is little to read. A recording has it; this is
+//! for workload files.
+
+use schedlab_model::Nanos;
+use schedlab_model::recording::{Recording, TaskInfo};
+use schedlab_model::timeline::{StretchKind, Timelines};
+use std::cmp::Reverse;
+
+/// It looks so often (schedlab-host, `RecordOptions::poll`), and reads at every so manieth look (`FLUSH_EVERY`).
+const LOOKS_EVERY: Nanos = Nanos::from_millis(20);
+const LOOKS_A_READING: u64 = 25;
+
+/// How long looks and readings took, and how many there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecorderAtWork {
+    looks: (Nanos, u64),
+    readings: (Nanos, u64),
+}
+
+impl RecorderAtWork {
+    /// What a recording has of its recorder: its longest runs are readings.
+    pub fn in_recording(recording: &Recording) -> RecorderAtWork {
+        let timelines = Timelines::of(recording);
+        let of_recorder = recording.tasks.iter().zip(&timelines.tasks).filter(|(task, _)| is_recorder(task));
+        let runs = of_recorder.flat_map(|(_, stretches)| stretches);
+        let runs = runs.filter(|stretch| matches!(stretch.kind, StretchKind::Running { .. }));
+        RecorderAtWork::of(runs.map(|stretch| stretch.length()).collect(), recording.duration)
+    }
+
+    fn of(mut runs: Vec<Nanos>, duration: Nanos) -> RecorderAtWork {
+        let looks = duration.0 / LOOKS_EVERY.0;
+        let readings = (looks / LOOKS_A_READING).min(runs.len() as u64);
+        runs.sort_unstable_by_key(|run| Reverse(*run));
+        let (long, short) = runs.split_at(readings as usize);
+        let sum = |runs: &[Nanos]| Nanos(runs.iter().map(|run| run.0).sum());
+        RecorderAtWork { looks: (sum(short), looks - readings), readings: (sum(long), readings) }
+    }
+
+    /// Both together.
+    pub fn and(self, other: &RecorderAtWork) -> RecorderAtWork {
+        let sum = |one: (Nanos, u64), two: (Nanos, u64)| (one.0 + two.0, one.1 + two.1);
+        RecorderAtWork { looks: sum(self.looks, other.looks), readings: sum(self.readings, other.readings) }
+    }
+
+    /// What it does, as steps of a workload file.
+    pub fn steps(&self) -> String {
+        let mean = |(time, count): (Nanos, u64)| format!("\"{}ns\"", (time.0 / count.max(1)).max(1));
+        steps(&mean(self.looks), &mean(self.readings))
+    }
+}
+
+/// Steps of a recorder whose looks and readings take so long.
+pub fn steps(look: &str, reading: &str) -> String {
+    let (every, looks) = (LOOKS_EVERY.0, LOOKS_A_READING - 1);
+    let sleep = format!("{{ sleep = \"{every}ns\" }}");
+    format!(
+        "[{{ loop = {{ steps = [{{ loop = {{ count = {looks}, steps = [{sleep}, {{ run = {look} }}] }} }}, \
+         {sleep}, {{ run = {reading} }}] }} }}]"
+    )
+}
+
+/// The recorder is the only thread of the program that is so urgent.
+fn is_recorder(task: &TaskInfo) -> bool {
+    !task.target && task.name == "schedlab" && task.attributes.nice.get() == -20
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::workload::file;
+
+    #[test]
+    fn its_longest_runs_are_readings() {
+        let us = Nanos::from_micros;
+        let runs: Vec<Nanos> = (0..50).map(|at| us(if at % 25 == 7 { 900 } else { 10 })).collect();
+        let one = RecorderAtWork::of(runs, Nanos::from_secs(1));
+        assert_eq!(one, RecorderAtWork { looks: (us(480), 48), readings: (us(1_800), 2) });
+        let both = one.and(&RecorderAtWork::of(vec![us(10); 24], Nanos::from_millis(480)));
+        assert_eq!(both, RecorderAtWork { looks: (us(720), 72), readings: (us(1_800), 2) });
+        let text = format!("name = \"w\"\n[[task]]\nname = \"recorder\"\nsteps = {}\n", both.steps());
+        assert!(text.contains("\"10000ns\"") && text.contains("\"900000ns\""), "{text}");
+        file::parse(&text).expect("a workload's steps");
+    }
+}
