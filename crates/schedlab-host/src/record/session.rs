@@ -186,22 +186,8 @@ pub fn record<W: Write>(
     let mut provenance = provenance(options);
     provenance.groups = Some(groups::settings(&existing));
     provenance.caches = counters.as_ref().map(cache_counting);
-    let mut session = Session {
-        kernel,
-        start,
-        end: Nanos::ZERO,
-        flushed: start,
-        governor: Governor::new(start, machine.topology.cpu_count()),
-        counted_from: (options.detail == Detail::Counted).then_some(Nanos::ZERO),
-        unread: vec![0; cpus],
-        until: start.0,
-        read: start,
-        cpus: machine.topology.cpu_count() as u64,
-        wait: if cpus > CPUS_TOLD { FLUSH_EVERY } else { WAIT_MAX },
-        group,
-        looked: start,
-        vanished: None,
-    };
+    let mut session = Session::new(kernel, start, [cpus, machine.topology.cpu_count()], group);
+    session.counted_from = (options.detail == Detail::Counted).then_some(Nanos::ZERO);
     let counting = options.detail == Detail::Counted;
     match &options.ring {
         None => {
@@ -301,6 +287,26 @@ struct Session {
 }
 
 impl Session {
+    /// A session that has read nothing yet, on a machine with so many CPUs possible and present.
+    fn new(kernel: Kernel, start: Nanos, [possible, present]: [usize; 2], group: Option<PathBuf>) -> Session {
+        Session {
+            kernel,
+            start,
+            end: Nanos::ZERO,
+            flushed: start,
+            governor: Governor::new(start, present),
+            counted_from: None,
+            unread: vec![0; possible],
+            until: start.0,
+            read: start,
+            wait: if possible > CPUS_TOLD { FLUSH_EVERY } else { WAIT_MAX },
+            cpus: present as u64,
+            group,
+            looked: start,
+            vanished: None,
+        }
+    }
+
     /// From the target's start to the end.
     fn whole(
         &mut self,
