@@ -248,15 +248,13 @@ static __always_inline bool tell_peers(u64 now, struct target *target, const str
 static __always_inline void tell_peers_once(u64 now, struct target *target, const struct operation_info *info)
 {
 	struct pattern *pattern = &target->pattern;
-	struct pattern_entry *entry;
+	u32 at = pattern->expected;
+	bool expected = pattern_has(pattern, at) && pattern_at(pattern, at)->channel == info->channel;
 
-	if (!pattern_has(pattern, pattern->expected)) {
-		tell_peers(now, target, info);
+	if (expected && pattern_at(pattern, at)->joined)
 		return;
-	}
-	entry = pattern_at(pattern, pattern->expected);
-	if (entry->channel != info->channel || !entry->joined)
-		entry->joined = tell_peers(now, target, info) && entry->channel == info->channel;
+	if (tell_peers(now, target, info) && expected)
+		pattern_at(pattern, at)->joined = 1;
 }
 
 /* The current task waits or wakes within a system call: its operation becomes known, once. */

@@ -265,7 +265,9 @@ impl Rings {
                 self.take(cpu, time, record, &mut tell)?;
                 now = self.next(cpu, &mut reading);
             }
-            next.extend(now.map(|(first, _)| Reverse(first)));
+            if let Some((first, _)) = now {
+                next.push(Reverse(first));
+            }
         }
         for (cpu, cursor) in self.cursors.iter().enumerate() {
             self.ring(cpu).tail.store(cursor.at, Ordering::Release);

@@ -8,7 +8,7 @@
 use super::counters::{CacheCounters, cache_counting};
 use super::governor::Governor;
 use super::kernel::{Kernel, RingSize, Telling};
-use super::raw::RawRecord;
+use super::raw::{RawRecord, Reading};
 use super::ring::Ring;
 use super::target::{Child, group, processes};
 use super::translate::Translator;
@@ -187,8 +187,8 @@ pub fn record<W: Write>(
     provenance.groups = Some(groups::settings(&existing));
     provenance.caches = counters.as_ref().map(cache_counting);
     let mut session = Session::new(kernel, start, [cpus, machine.topology.cpu_count()], group);
-    session.counted_from = (options.detail == Detail::Counted).then_some(Nanos::ZERO);
     let counting = options.detail == Detail::Counted;
+    session.counted_from = counting.then_some(Nanos::ZERO);
     match &options.ring {
         None => {
             let writer = RecordingWriter::new(out, &provenance, &machine).map_err(RecordError::Write)?;
@@ -343,9 +343,11 @@ impl Session {
                 self.end = monotonic();
                 self.kernel.detach();
             }
-            let (waiting, full) = self.kernel.rings.look();
-            let due = over || full || store.is_waiting() || self.has_waited(waiting);
-            let waiting = if due { self.poll(over, store).map(|()| 0)? } else { waiting };
+            let (mut waiting, full) = self.kernel.rings.look();
+            if over || full || store.is_waiting() || self.has_waited(waiting) {
+                self.poll(over, store)?;
+                waiting = 0;
+            }
             self.look_at_group(over);
             let signalled = progress.signalled();
             let dropped = self.kernel.rings.dropped().iter().sum();
@@ -406,18 +408,15 @@ impl Session {
     fn poll(&mut self, last: bool, store: &mut dyn Store) -> Result<(), RecordError> {
         let now = monotonic();
         let until = if last { self.end.0 } else { now.0 - CLOCK_MARGIN_NS };
-        let rings = &mut self.kernel.rings;
-        let mut read = || rings.read(until, |record| store.record(record)).map_err(RecordError::Write);
-        let mut reading = read()?;
+        let mut reading = self.tell(until, store)?;
         // A CPU that its hypervisor stopped within a program finishes its record when it runs again.
         while last && reading.held_up && monotonic() - now < LAST_RECORDS {
             std::thread::sleep(Duration::from_millis(1));
-            reading = read()?;
+            reading = self.tell(until, store)?;
         }
         if last && reading.held_up {
             self.unread = self.kernel.rings.give_up();
-            let rest = self.kernel.rings.read(until, |record| store.record(record));
-            reading = rest.map_err(RecordError::Write)?;
+            reading = self.tell(until, store)?;
         }
         self.until = self.until.max(reading.until);
         self.read = now;
@@ -426,6 +425,11 @@ impl Session {
             self.flushed = now;
         }
         Ok(())
+    }
+
+    /// Tells what is whole and came before a time.
+    fn tell(&mut self, until: u64, store: &mut dyn Store) -> Result<Reading, RecordError> {
+        self.kernel.rings.read(until, |record| store.record(record)).map_err(RecordError::Write)
     }
 
     fn dropped_per_cpu(&self) -> Vec<u64> {

@@ -73,7 +73,7 @@ fn recorder_at_work(runner: &Runner, pair: &Pair) -> Result<RecorderAtWork> {
     let mut all = RecorderAtWork::default();
     for run in 1..=runner.count(RUNS) {
         let [a, _] = recordings(runner, pair, run);
-        all = all.and(&RecorderAtWork::in_recording(&read_recording(&a)?));
+        all = all.and(RecorderAtWork::in_recording(&read_recording(&a)?));
     }
     Ok(all)
 }

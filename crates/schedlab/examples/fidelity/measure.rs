@@ -17,7 +17,6 @@ use schedlab_report::fidelity::plan::{Load, Pair, Plan};
 use schedlab_report::result::Environment;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};

@@ -39,7 +39,7 @@ impl RecorderAtWork {
     }
 
     /// Both together.
-    pub fn and(self, other: &RecorderAtWork) -> RecorderAtWork {
+    pub fn and(self, other: RecorderAtWork) -> RecorderAtWork {
         let sum = |one: (Nanos, u64), two: (Nanos, u64)| (one.0 + two.0, one.1 + two.1);
         RecorderAtWork { looks: sum(self.looks, other.looks), readings: sum(self.readings, other.readings) }
     }
@@ -77,7 +77,7 @@ mod tests {
         let runs: Vec<Nanos> = (0..50).map(|at| us(if at % 25 == 7 { 900 } else { 10 })).collect();
         let one = RecorderAtWork::of(runs, Nanos::from_secs(1));
         assert_eq!(one, RecorderAtWork { looks: (us(480), 48), readings: (us(1_800), 2) });
-        let both = one.and(&RecorderAtWork::of(vec![us(10); 24], Nanos::from_millis(480)));
+        let both = one.and(RecorderAtWork::of(vec![us(10); 24], Nanos::from_millis(480)));
         assert_eq!(both, RecorderAtWork { looks: (us(720), 72), readings: (us(1_800), 2) });
         let text = format!("name = \"w\"\n[[task]]\nname = \"recorder\"\nsteps = {}\n", both.steps());
         assert!(text.contains("\"10000ns\"") && text.contains("\"900000ns\""), "{text}");

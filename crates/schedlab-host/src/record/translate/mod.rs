@@ -545,7 +545,7 @@ impl<W: Write> Translator<W> {
             let slice = Nanos(raw.b);
             let changed = EventKind::SliceChanged { task, slice };
             // A full disk shows at the next event, too.
-            let _ = self.writer.event_of(self.last, CpuId(raw.cpu), &changed);
+            let _ = self.tell(raw, &changed);
         }
         let mut now = self.attributes_now(task);
         (now.policy, now.nice, now.rt_priority) = (policy, nice, raw.flags);

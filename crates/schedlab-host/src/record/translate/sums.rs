@@ -22,7 +22,7 @@ impl<W: Write> Translator<W> {
             let (a, b) = (send >> 32, send & 0xffff_ffff);
             let one = RawRecord { a, b, kind: kind::OP_EXIT, op: SOCKET_SEND, flags: SOCKET, ..*raw };
             let kind = self.operation_exit(&one);
-            self.writer.event_of(self.last, CpuId(raw.cpu), &kind)?;
+            self.tell(raw, &kind)?;
         }
         Ok(())
     }
@@ -65,12 +65,10 @@ impl<W: Write> Translator<W> {
         let (mut at, mut count, mut last) = (first, 0, None);
         // Most entries are followed by their neighbour, and a millisecond may hold thousands: along the slice a step
         // need not wait for the one before.
-        'jumps: while count < sum.sends {
-            for (place, entry) in table.iter().enumerate().skip(at.into()) {
-                let Some(entry) = entry.as_ref().filter(|_| count < sum.sends) else {
-                    at = place as u8;
-                    break 'jumps;
-                };
+        while count < sum.sends {
+            let (before, left) = (count, (sum.sends - count) as usize);
+            for (place, entry) in table.iter().enumerate().skip(at.into()).take(left) {
+                let Some(entry) = entry else { break };
                 let fill = &mut self.fills[entry.channel.index()];
                 fill.in_flight += i64::from(entry.bytes);
                 fill.given = true;
@@ -78,10 +76,10 @@ impl<W: Write> Translator<W> {
                 count += 1;
                 at = entry.next;
                 if usize::from(at) != place + 1 {
-                    continue 'jumps;
+                    break;
                 }
             }
-            if usize::from(at) >= table.len() {
+            if count == before {
                 break;
             }
         }
