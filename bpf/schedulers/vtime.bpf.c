@@ -9,7 +9,8 @@
  * nothing to run takes from the other caches, so that none idles while a task waits that may run there.
  *
  * State kept: one global virtual time (that of the furthest task that started), a queue for each last-level
- * cache, and the virtual time of each task, which the kernel stores in the task and which is its rank.
+ * cache, the virtual time of each task, which the kernel stores in the task and which is its rank, and for each
+ * CPU how much of its task's slice is charged.
  *
  * Good at: fair shares between tasks that always want to run; short waits for tasks that run briefly.
  * Fails at: fairness between caches (a cache with fewer tasks serves them faster as long as it has any), and
@@ -26,6 +27,9 @@ KNOB(u64, credit_ns, 20000000, ns, 0, 1000000000, "Virtual time a task that slep
 
 /* Virtual time of the furthest task that started, in ns of a task of weight 1024. */
 static u64 vtime_now;
+
+/* For each CPU, what was left of its task's slice when that was last charged. */
+static u64 slice_charged[CPUS_MAX];
 
 EXIT_RECORD(exit_record);
 
@@ -54,56 +58,73 @@ void SCHED_OP(vtime_enqueue, struct task_struct *p, u64 enq_flags)
 	kick_idle_for(p, enq_flags);
 }
 
-/* Virtual time that a task's use of its slice so far is worth. */
-static u64 vtime_used(const struct task_struct *p)
+static u64 *slice_charged_of(const struct task_struct *p)
 {
-	u64 slice = slice_ns;
-	u64 left = p->scx.slice;
-
-	return left < slice ? (slice - left) * 1024 / weight_of(p) : 0;
+	return &slice_charged[(u32)scx_bpf_task_cpu(p) % CPUS_MAX];
 }
 
-/* A task whose slice is over goes on with a new one if it is still due before the head of the queue. */
-static bool goes_on(struct task_struct *prev, u32 llc)
+/*
+ * Advances the virtual time of the task of a CPU by what it has used since it came or was last charged. It may stop
+ * and run again within a slice: when a higher class comes between, or its attributes change.
+ */
+static void charge(struct task_struct *p)
 {
-	u64 vtime;
+	u64 *charged = slice_charged_of(p);
+	u64 left = p->scx.slice;
 
-	if (!can_go_on(prev))
-		return false;
-	vtime = prev->scx.dsq_vtime + vtime_used(prev);
-	if (!vtime_before(vtime, head_vtime(llc, vtime)))
-		return false;
-	set_dsq_vtime(prev, vtime);
-	set_slice(prev, slice_ns);
-	return true;
+	if (left < *charged)
+		set_dsq_vtime(p, p->scx.dsq_vtime + (*charged - left) * 1024 / weight_of(p));
+	*charged = left;
+}
+
+/* A task starts a slice, or goes on with one. */
+static void start(struct task_struct *p, u64 slice)
+{
+	if (vtime_before(vtime_now, p->scx.dsq_vtime))
+		vtime_now = p->scx.dsq_vtime;
+	*slice_charged_of(p) = slice;
+}
+
+static void renew_slice(struct task_struct *p)
+{
+	set_slice(p, slice_ns);
+	start(p, slice_ns);
 }
 
 void SCHED_OP(vtime_dispatch, s32 cpu, struct task_struct *prev)
 {
+	bool runnable = can_go_on(prev);
 	u32 own = llc_of(cpu);
 	u32 llc;
 
-	if (goes_on(prev, own))
-		return;
+	if (runnable) {
+		charge(prev);
+		if (vtime_before(prev->scx.dsq_vtime, head_vtime(own, prev->scx.dsq_vtime))) {
+			renew_slice(prev);
+			return;
+		}
+	}
 	if (dsq_move_to_local(own))
 		return;
 	for (llc = 0; llc < LLCS_MAX; llc++) {
 		if (llc >= llc_count)
 			break;
 		if (llc != own && dsq_move_to_local(llc))
-			break;
+			return;
 	}
+	/* Nobody else is there. Left alone, the kernel would renew the slice to a length of its own. */
+	if (runnable)
+		renew_slice(prev);
 }
 
 void SCHED_OP(vtime_running, struct task_struct *p)
 {
-	if (vtime_before(vtime_now, p->scx.dsq_vtime))
-		vtime_now = p->scx.dsq_vtime;
+	start(p, p->scx.slice);
 }
 
 void SCHED_OP(vtime_stopping, struct task_struct *p, bool runnable)
 {
-	set_dsq_vtime(p, p->scx.dsq_vtime + vtime_used(p));
+	charge(p);
 }
 
 void SCHED_OP(vtime_enable, struct task_struct *p)
