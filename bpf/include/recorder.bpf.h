@@ -138,8 +138,8 @@ struct recorder_control {
 #define RUN_SEEN 1
 
 /*
- * One CPU's ring: its own line for each side. What is counted here decides how much is told: additions are plain, and an
- * interrupt may cost one.
+ * One CPU's ring: its own line for each side. What is counted here decides how much is told: additions are plain, and what an
+ * interrupt adds in between may be lost.
  */
 struct ring {
 	u64 head;

@@ -10,7 +10,9 @@
 #![allow(clippy::print_stdout)]
 
 use schedlab_host::record::{Detail, RecordOptions, RecordSummary, Target, record};
+use std::fs::Permissions;
 use std::io::BufWriter;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use tempfile::NamedTempFile;
@@ -45,6 +47,8 @@ fn timed(times: &str, command: &[String]) -> Result<(), Failure> {
 /// The words that run the command under the timing parent, and where that leaves the time.
 fn under_parent(command: &[String]) -> Result<(Vec<String>, NamedTempFile), Failure> {
     let times = NamedTempFile::new()?;
+    // The recorder runs the command as who called sudo.
+    std::fs::set_permissions(times.path(), Permissions::from_mode(0o666))?;
     let own = std::env::current_exe()?.to_string_lossy().into_owned();
     let first = [own, TIMED.to_owned(), times.path().to_string_lossy().into_owned()];
     Ok((first.into_iter().chain(command.iter().cloned()).collect(), times))

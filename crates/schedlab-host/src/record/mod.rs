@@ -54,7 +54,7 @@ pub struct RecordOptions {
     pub duration: Option<Duration>,
     /// How much.
     pub detail: Detail,
-    /// How often the rings are read.
+    /// How often the rings are looked at.
     pub poll: Duration,
     /// This machine as described before, with what things cost on it; `None` describes it as it is found.
     pub machine: Option<MachineDescription>,
@@ -100,7 +100,7 @@ pub struct Status {
 
 /// Who listens while it records, and may end it.
 pub trait Progress {
-    /// Called after each reading of the rings.
+    /// Called after each look at the rings.
     fn update(&mut self, status: &Status);
 
     /// Whether to end now and keep what was recorded (Ctrl-C).

@@ -163,6 +163,8 @@ pub(super) struct Reading {
 
 /// Room is given back to the kernel half after so many records of a CPU.
 const GIVE_BACK: u64 = 1 << 10;
+/// More records are not left to wait, of all CPUs: a reading of them takes as long as a CPU's reserve may need to fill.
+const READ_MAX: u64 = 1 << 20;
 
 /// Counters of all rings, summed: operations of the target.
 #[derive(Clone, Copy, Debug, Default)]
@@ -180,14 +182,14 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// What came since an earlier count.
+    /// What came since an earlier count. Additions are plain: a count may step back.
     pub(super) fn since(self, earlier: Counters) -> Counters {
         Counters {
-            operations: self.operations - earlier.operations,
-            sockets: self.sockets - earlier.sockets,
-            writes: self.writes - earlier.writes,
-            expected: self.expected - earlier.expected,
-            reads_unsure: self.reads_unsure - earlier.reads_unsure,
+            operations: self.operations.saturating_sub(earlier.operations),
+            sockets: self.sockets.saturating_sub(earlier.sockets),
+            writes: self.writes.saturating_sub(earlier.writes),
+            expected: self.expected.saturating_sub(earlier.expected),
+            reads_unsure: self.reads_unsure.saturating_sub(earlier.reads_unsure),
         }
     }
 }
@@ -318,11 +320,13 @@ impl Rings {
         Ok(())
     }
 
-    /// Records that are not whole yet never will be: what is behind them is lost, so many for each CPU.
+    /// Records that are not whole yet never will be: what is behind them is lost, so many for each CPU that was not given
+    /// up before.
     pub(super) fn give_up(&mut self) -> Vec<u64> {
         let unread = |cpu: usize| {
             let head = self.ring(cpu).head.load(Ordering::Acquire);
-            if self.front(cpu).is_some() { 0 } else { head - self.cursors[cpu].at }
+            let cursor = &self.cursors[cpu];
+            if cursor.given_up || self.front(cpu).is_some() { 0 } else { head - cursor.at }
         };
         let unread: Vec<u64> = (0..self.cursors.len()).map(unread).collect();
         for (cursor, unread) in self.cursors.iter_mut().zip(&unread) {
@@ -347,7 +351,7 @@ impl Rings {
             full |= beyond > 0;
             all += waiting;
         }
-        (all, full)
+        (all, full || all > READ_MAX)
     }
 
     /// How much came between the last two looks, and how full a reserve was at most, in percent of the reserve.

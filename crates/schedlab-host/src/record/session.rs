@@ -31,11 +31,10 @@ const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// that reading costs the target nothing to speak of wait no longer than until the file is flushed.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const FEW: u64 = 20_000;
-/// With more CPUs a task's affinity is not in its record, and is looked up when that is read.
-const CPUS_TOLD: usize = 64;
 /// How long the last record of a CPU is waited for.
 const LAST_RECORDS: Nanos = Nanos(1_000_000_000);
-/// The rings are read twice as often when one is fuller than this, and half as often again when all are emptier.
+/// The rings are looked at twice as often when more than this came to one, and half as often again when less came to all:
+/// percent of the reserve.
 const FILL_HIGH: u32 = 25;
 const FILL_LOW: u32 = 5;
 const POLL_MIN: Duration = Duration::from_millis(1);
@@ -80,7 +79,7 @@ impl Drop for Priority {
     }
 }
 
-/// What a reading of the rings found, besides records.
+/// What a look at the rings found, besides records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Look {
     /// All that happened before this is told.
@@ -109,7 +108,7 @@ pub(super) trait Store {
     }
     /// Events and bytes so far.
     fn progress(&mut self) -> (u64, u64);
-    /// After each reading; whether it has all it wants.
+    /// After each look; whether it has all it wants.
     fn looked(&mut self, _look: &Look) -> io::Result<bool> {
         Ok(false)
     }
@@ -276,9 +275,8 @@ struct Session {
     unread: Vec<u64>,
     /// All before this has been told.
     until: u64,
-    /// When the rings were read, and how long records may wait.
+    /// When the rings were read.
     read: Nanos,
-    wait: Duration,
     cpus: u64,
     /// The control group that is recorded, when it was looked at, and when it was found to be gone.
     group: Option<PathBuf>,
@@ -299,7 +297,6 @@ impl Session {
             unread: vec![0; possible],
             until: start.0,
             read: start,
-            wait: if possible > CPUS_TOLD { FLUSH_EVERY } else { WAIT_MAX },
             cpus: present as u64,
             group,
             looked: start,
@@ -365,7 +362,7 @@ impl Session {
         }
     }
 
-    /// Reads more often while rings fill faster than they are read.
+    /// Looks more often while rings fill fast.
     fn next_rest(&self, rest: Duration, longest: Duration) -> Duration {
         match self.kernel.rings.fill().0 {
             FILL_HIGH.. => (rest / 2).max(POLL_MIN.min(longest)),
@@ -377,8 +374,8 @@ impl Session {
     /// Whether so many records have waited long enough.
     fn has_waited(&self, records: u64) -> bool {
         let waited = monotonic() - self.read;
-        let few = records * 1_000_000_000 <= FEW * self.cpus * waited.0;
-        waited >= Nanos((if few { FLUSH_EVERY } else { self.wait }).as_nanos() as u64)
+        let few = records.saturating_mul(1_000_000_000) <= waited.0.saturating_mul(FEW * self.cpus);
+        waited >= Nanos((if few { FLUSH_EVERY } else { WAIT_MAX }).as_nanos() as u64)
     }
 
     /// Sees whether the control group is still there.
@@ -395,7 +392,7 @@ impl Session {
         let Some(telling) = self.governor.judge(monotonic(), self.kernel.rings.counters()) else {
             return Ok(());
         };
-        // What was told otherwise is read as such.
+        // What was told otherwise is read as such, but for the last ms.
         self.poll(false, store)?;
         self.kernel.tell(telling)?;
         self.counted_from.get_or_insert(monotonic() - self.start);
@@ -414,12 +411,16 @@ impl Session {
             std::thread::sleep(Duration::from_millis(1));
             reading = self.tell(until, store)?;
         }
-        if last && reading.held_up {
-            self.unread = self.kernel.rings.give_up();
+        while last && reading.held_up {
+            let lost = self.kernel.rings.give_up();
+            self.unread.iter_mut().zip(lost).for_each(|(all, lost)| *all += lost);
             reading = self.tell(until, store)?;
         }
         self.until = self.until.max(reading.until);
-        self.read = now;
+        // What is behind a record in the making has waited already.
+        if !reading.held_up {
+            self.read = now;
+        }
         if last || passed(self.flushed, FLUSH_EVERY) {
             store.flush().map_err(RecordError::Write)?;
             self.flushed = now;

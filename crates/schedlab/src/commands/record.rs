@@ -271,7 +271,8 @@ fn buffers(summary: &RecordSummary, dropped: u64) -> String {
     }
     let (mib, more) = (bytes >> 20, (bytes >> 19).clamp(2, 512));
     format!(
-        "Buffers    of {mib} MiB for each CPU: {fill} % of a reserve were full; --buffer-mib {more} next time holds twice as much\n"
+        "Buffers    of {mib} MiB for each CPU: {fill} % of a reserve were full; with --buffer-mib {more} next time all is reserve, \
+         twice as much\n"
     )
 }
 
