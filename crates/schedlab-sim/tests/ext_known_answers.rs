@@ -60,6 +60,33 @@ fn a_heavier_weight_gets_its_share_under_vtime() {
     assert!((share - 3121.0 / 4145.0).abs() < 0.01, "{share}");
 }
 
+/// Two hogs, of which one has a real-time task put it off the CPU for a moment after each ms.
+const INTERRUPTED: &str = r#"
+name = "interrupted"
+duration = "10s"
+[channels]
+bell = { type = "tokens" }
+[[task]]
+name = "interrupted"
+steps = [{ loop = { steps = [{ run = "1ms" }, { post = { channel = "bell" } }] } }]
+[[task]]
+name = "other"
+steps = [{ run = "60s" }]
+[[task]]
+name = "real-time"
+policy = "fifo"
+rt_priority = 1
+steps = [{ loop = { steps = [{ take = { channel = "bell" } }, { run = "1us" }] } }]
+"#;
+
+#[test]
+fn who_is_put_off_the_cpu_within_a_slice_is_charged_once_under_vtime() {
+    let result = Run::new("vtime", INTERRUPTED, 1).run(&mut NullSink);
+    let times = cpu_times(&result);
+    assert!(result.accounts[3].voluntary_switches > 4_000, "{:?}", result.accounts[3]);
+    assert!(times[0].abs_diff(times[1]) <= 100_000_000, "{times:?}");
+}
+
 #[test]
 fn equal_weights_get_equal_shares_under_every_scheduler() {
     let workload = WEIGHTS.replace("nice = -5", "nice = 0");

@@ -113,14 +113,15 @@ fn a_stay_costs_its_length_divided_by_the_weight() {
 
 #[test]
 fn who_sleeps_is_put_near_the_others_again() {
-    // Under vtime a task that runs alone is not charged: nobody else waits.
-    for (scheduler, kernel) in KINDS.into_iter().filter(|kind| kind.0 != "vtime") {
+    for (scheduler, kernel) in KINDS {
         let events = events(scheduler, kernel, SLEEPER);
         let (hog, sleeper) = (told(&events, 1), told(&events, 2));
         // It first comes again after its sleep.
         let woken = sleeper.iter().find(|value| value.0 > 400_000_000).expect("it comes again");
         let beside = hog.iter().rfind(|value| value.0 <= woken.0).expect("the hog ran before");
-        assert!((beside.1 - woken.1).abs() < 30 * MS, "{scheduler} {kernel}: {beside:?} {woken:?}");
+        // Under vtime a slice behind the others, of whom one has just used up a slice.
+        let near = if scheduler == "vtime" { 41 * MS } else { 30 * MS };
+        assert!((beside.1 - woken.1).abs() < near, "{scheduler} {kernel}: {beside:?} {woken:?}");
         assert!(beside.1 - hog[0].1 > 300 * MS, "{scheduler} {kernel}: the hog went on");
     }
 }
