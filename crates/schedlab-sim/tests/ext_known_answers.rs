@@ -84,7 +84,9 @@ fn who_is_put_off_the_cpu_within_a_slice_is_charged_once_under_vtime() {
     let result = Run::new("vtime", INTERRUPTED, 1).run(&mut NullSink);
     let times = cpu_times(&result);
     assert!(result.accounts[3].voluntary_switches > 4_000, "{:?}", result.accounts[3]);
-    assert!(times[0].abs_diff(times[1]) <= 100_000_000, "{times:?}");
+    // Its slice ends when it is used up, at 20 ms; the other's at the next tick, 24 ms, which costs it no more.
+    let share = times[0] as f64 / times[1] as f64;
+    assert!((share - 20.0 / 24.0).abs() < 0.02, "{times:?}");
 }
 
 #[test]
