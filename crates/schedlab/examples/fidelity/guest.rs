@@ -44,17 +44,20 @@ fn measure(runner: &Runner, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
     if runner.options.live_only {
         return Ok(());
     }
-    let recorder = recorder_at_work(runner, pair)?.steps();
+    let (a, b): (Vec<_>, Vec<_>) =
+        (1..=runner.count(RUNS)).map(|run| recordings(runner, pair, run).into()).unzip();
+    let [a, b] = [RecorderAtWork::beside(&a)?.steps(), RecorderAtWork::beside(&b)?.steps()];
+    let recorders = [a.as_str(), &b];
     let mut of_file = Prediction { source: Source::File, ..Prediction::default() };
     let works = [runner.work(&pair.work), runner.changed_work(pair)];
-    simulate(runner, pair, works, SEEDS, (&machine, &recorder), &mut of_file)?;
+    simulate(runner, pair, works, SEEDS, (&machine, recorders), &mut of_file)?;
     runs.predictions.push(of_file);
     if pair.other.is_empty() {
         let mut of_recordings = Prediction { source: Source::Recording, ..Prediction::default() };
         let whole = (1..).zip(&runs.live_a).filter(|(_, numbers)| numbers.dropped == 0);
         for (run, _) in whole {
             let [a, _] = recordings(runner, pair, run);
-            simulate(runner, pair, [a.clone(), a], REPLAY_SEEDS, (&machine, &recorder), &mut of_recordings)?;
+            simulate(runner, pair, [a.clone(), a], REPLAY_SEEDS, (&machine, recorders), &mut of_recordings)?;
         }
         runs.predictions.push(of_recordings);
     }
@@ -63,19 +66,7 @@ fn measure(runner: &Runner, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
 
 /// Where the recordings of one live pair are kept: of A, and of B.
 fn recordings(runner: &Runner, pair: &Pair, run: u64) -> [PathBuf; 2] {
-    let changed = format!("{}-changed", pair.name);
-    [&pair.name, &changed].map(|name| runner.recording("pair", name, run))
-}
-
-/// How long the recorder looked at its buffers beside A, and how long it read them. It depends on the emulated CPU and on
-/// the events that the work makes, not on what is judged.
-fn recorder_at_work(runner: &Runner, pair: &Pair) -> Result<RecorderAtWork> {
-    let mut all = RecorderAtWork::default();
-    for run in 1..=runner.count(RUNS) {
-        let [a, _] = recordings(runner, pair, run);
-        all = all.and(RecorderAtWork::in_recording(&read_recording(&a)?));
-    }
-    Ok(all)
+    [runner.recording("pair", &pair.name, run), runner.changed_recording(pair, run)]
 }
 
 /// Simulates A and B with so many seeds: under the kernel's own scheduler, and with what the pair changes.
@@ -84,14 +75,14 @@ fn simulate(
     pair: &Pair,
     [a, b]: [PathBuf; 2],
     seeds: u64,
-    (machine, recorder): (&Path, &str),
+    (machine, recorders): (&Path, [&str; 2]),
     of: &mut Prediction,
 ) -> Result<()> {
     let scheduler = if pair.scheduler.is_empty() { "fair" } else { &pair.scheduler };
     for seed in 1..=runner.count(seeds) {
         let (a, b) = (a.display().to_string(), b.display().to_string());
-        of.a.push(runner.simulated(&a, "fair", &[], seed, machine, recorder)?);
-        of.b.push(runner.simulated(&b, scheduler, &pair.set, seed, machine, recorder)?);
+        of.a.push(runner.simulated(&a, "fair", &[], seed, machine, recorders[0])?);
+        of.b.push(runner.simulated(&b, scheduler, &pair.set, seed, machine, recorders[1])?);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! load or pair in the directory given, so that a measurement can be stopped and taken up again. Not judged here.
 
 use crate::guest;
-use crate::recorder;
+use crate::recorder::RecorderAtWork;
 use anyhow::{Context, Result, bail, ensure};
 use schedlab_model::machine::{Costs, MachineDescription};
 use schedlab_model::recording::{Recording, codec};
@@ -26,9 +26,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The machine file that the measurement begins with.
 const MACHINE: &str = "machine.toml";
-/// How long the recorder's looks and readings took on this machine beside the loads.
-const LOOK_HERE: &str = r#"{ uniform = ["20us", "70us"] }"#;
-const READING_HERE: &str = r#"{ uniform = ["600us", "950us"] }"#;
 /// Live runs of a load, and the seeds it is simulated with.
 const LOAD_RUNS: u64 = 4;
 /// Live pairs.
@@ -302,15 +299,16 @@ impl Runner {
             return Ok(());
         }
         if load.command.is_empty() {
+            let recorder = RecorderAtWork::beside(&recordings)?.steps();
             let seeds = 1..=self.count(FILE_SEEDS);
-            let simulate = |seed| self.simulate(&work, &[], seed, &runs.machine);
+            let simulate = |seed| self.simulate(&work, &[], seed, &runs.machine, &recorder);
             let simulated = seeds.map(simulate).collect::<Result<_>>()?;
             runs.simulated.push(Simulated { source: Source::File, runs: simulated });
         }
         let mut replayed = Vec::new();
         for file in self.replayable(&recordings, &runs.live) {
             for seed in 1..=self.count(REPLAY_SEEDS) {
-                replayed.push(self.simulate(&file.display().to_string(), &[], seed, &runs.machine)?);
+                replayed.push(self.replay(file, &[], seed, &runs.machine)?);
             }
         }
         runs.simulated.push(Simulated { source: Source::Recording, runs: replayed });
@@ -346,21 +344,24 @@ impl Runner {
             return Ok(());
         }
         if !pair.work.is_empty() {
-            let (a, b) = (self.work(&pair.work), self.changed_work(pair));
+            let [a, b] =
+                [self.work(&pair.work), self.changed_work(pair)].map(|work| work.display().to_string());
+            let changed: Vec<_> = (1..=count).map(|run| self.changed_recording(pair, run)).collect();
+            let beside_a = RecorderAtWork::beside(&recordings)?.steps();
+            let beside_b = RecorderAtWork::beside(&changed)?.steps();
             let mut of = Prediction { source: Source::File, ..Prediction::default() };
             for seed in 1..=self.count(FILE_SEEDS) {
-                of.a.push(self.simulate(&a.display().to_string(), &[], seed, &runs.machine)?);
-                of.b.push(self.simulate(&b.display().to_string(), &pair.set, seed, &runs.machine)?);
+                of.a.push(self.simulate(&a, &[], seed, &runs.machine, &beside_a)?);
+                of.b.push(self.simulate(&b, &pair.set, seed, &runs.machine, &beside_b)?);
             }
             runs.predictions.push(of);
         }
         if pair.other.is_empty() {
             let mut of = Prediction { source: Source::Recording, ..Prediction::default() };
             for file in self.replayable(&recordings, &runs.live_a) {
-                let file = file.display().to_string();
                 for seed in 1..=self.count(REPLAY_SEEDS) {
-                    of.a.push(self.simulate(&file, &[], seed, &runs.machine)?);
-                    of.b.push(self.simulate(&file, &pair.set, seed, &runs.machine)?);
+                    of.a.push(self.replay(file, &[], seed, &runs.machine)?);
+                    of.b.push(self.replay(file, &pair.set, seed, &runs.machine)?);
                 }
             }
             runs.predictions.push(of);
@@ -370,7 +371,7 @@ impl Runner {
 
     fn live_pairs(&self, pair: &Pair, recordings: &[PathBuf], runs: &mut PairRuns) -> Result<()> {
         for (run, file) in (1..).zip(recordings) {
-            let other = self.recording("pair", &format!("{}-changed", pair.name), run);
+            let other = self.changed_recording(pair, run);
             // A B, B A, A B: what changes slowly on the machine changes for both.
             let (a, b) = if run % 2 == 1 {
                 let a = self.live(pair, false, run, file)?;
@@ -388,6 +389,11 @@ impl Runner {
     /// A live run's recording, which is kept beside the numbers.
     pub fn recording(&self, kind: &str, name: &str, run: u64) -> PathBuf {
         self.path(&format!("{kind}-{name}-{run}.slrec"))
+    }
+
+    /// The same of a pair's changed side.
+    pub fn changed_recording(&self, pair: &Pair, run: u64) -> PathBuf {
+        self.recording("pair", &format!("{}-changed", pair.name), run)
     }
 
     /// What was measured before, if it is to be simulated anew.
@@ -444,15 +450,20 @@ impl Runner {
         }
     }
 
-    fn simulate(&self, work: &str, set: &[String], seed: u64, machine: &str) -> Result<Numbers> {
-        self.simulated(
-            work,
-            "fair",
-            set,
-            seed,
-            &self.path(machine),
-            &recorder::steps(LOOK_HERE, READING_HERE),
-        )
+    fn simulate(
+        &self,
+        work: &str,
+        set: &[String],
+        seed: u64,
+        machine: &str,
+        recorder: &str,
+    ) -> Result<Numbers> {
+        self.simulated(work, "fair", set, seed, &self.path(machine), recorder)
+    }
+
+    /// A simulated run of a recording, which has the recorder in it.
+    fn replay(&self, recording: &Path, set: &[String], seed: u64, machine: &str) -> Result<Numbers> {
+        self.simulate(&recording.display().to_string(), set, seed, machine, "")
     }
 
     /// One simulated run on a machine, on which the recorder takes these steps.

@@ -3,14 +3,18 @@
 //! It looks at its buffers often and reads them rarely, as long as there is little to read. A recording has it; this is
 //! for workload files.
 
+use crate::measure::read_recording;
+use anyhow::Result;
 use schedlab_model::Nanos;
 use schedlab_model::recording::{Recording, TaskInfo};
 use schedlab_model::timeline::{StretchKind, Timelines};
 use std::cmp::Reverse;
+use std::path::PathBuf;
 
-/// It looks so often (schedlab-host, `RecordOptions::poll`), and reads at every so manieth look (`FLUSH_EVERY`).
+/// It sleeps so long between looks (schedlab-host, `RecordOptions::poll`), and reads so often (`FLUSH_EVERY`). Where it waits
+/// for the CPU there are fewer looks between two readings.
 const LOOKS_EVERY: Nanos = Nanos::from_millis(20);
-const LOOKS_A_READING: u64 = 25;
+const READS_EVERY: Nanos = Nanos::from_millis(500);
 
 /// How long looks and readings took, and how many there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,8 +24,18 @@ pub struct RecorderAtWork {
 }
 
 impl RecorderAtWork {
+    /// What recordings of equal runs have together. It depends on the machine and on the events that were told, not on what
+    /// is judged.
+    pub fn beside(recordings: &[PathBuf]) -> Result<RecorderAtWork> {
+        let mut all = RecorderAtWork::default();
+        for file in recordings {
+            all = all.and(RecorderAtWork::in_recording(&read_recording(file)?));
+        }
+        Ok(all)
+    }
+
     /// What a recording has of its recorder: its longest runs are readings.
-    pub fn in_recording(recording: &Recording) -> RecorderAtWork {
+    fn in_recording(recording: &Recording) -> RecorderAtWork {
         let timelines = Timelines::of(recording);
         let of_recorder = recording.tasks.iter().zip(&timelines.tasks).filter(|(task, _)| is_recorder(task));
         let runs = of_recorder.flat_map(|(_, stretches)| stretches);
@@ -30,16 +44,15 @@ impl RecorderAtWork {
     }
 
     fn of(mut runs: Vec<Nanos>, duration: Nanos) -> RecorderAtWork {
-        let looks = duration.0 / LOOKS_EVERY.0;
-        let readings = (looks / LOOKS_A_READING).min(runs.len() as u64);
+        let readings = (duration.0 / READS_EVERY.0).min(runs.len() as u64);
         runs.sort_unstable_by_key(|run| Reverse(*run));
         let (long, short) = runs.split_at(readings as usize);
-        let sum = |runs: &[Nanos]| Nanos(runs.iter().map(|run| run.0).sum());
-        RecorderAtWork { looks: (sum(short), looks - readings), readings: (sum(long), readings) }
+        let sum = |runs: &[Nanos]| (Nanos(runs.iter().map(|run| run.0).sum()), runs.len() as u64);
+        RecorderAtWork { looks: sum(short), readings: sum(long) }
     }
 
     /// Both together.
-    pub fn and(self, other: RecorderAtWork) -> RecorderAtWork {
+    fn and(self, other: RecorderAtWork) -> RecorderAtWork {
         let sum = |one: (Nanos, u64), two: (Nanos, u64)| (one.0 + two.0, one.1 + two.1);
         RecorderAtWork { looks: sum(self.looks, other.looks), readings: sum(self.readings, other.readings) }
     }
@@ -47,13 +60,13 @@ impl RecorderAtWork {
     /// What it does, as steps of a workload file.
     pub fn steps(&self) -> String {
         let mean = |(time, count): (Nanos, u64)| format!("\"{}ns\"", (time.0 / count.max(1)).max(1));
-        steps(&mean(self.looks), &mean(self.readings))
+        steps(self.looks.1 / self.readings.1.max(1), &mean(self.looks), &mean(self.readings))
     }
 }
 
-/// Steps of a recorder whose looks and readings take so long.
-pub fn steps(look: &str, reading: &str) -> String {
-    let (every, looks) = (LOOKS_EVERY.0, LOOKS_A_READING - 1);
+/// Steps of a recorder that looks so often before each reading, and whose looks and readings take so long.
+fn steps(looks: u64, look: &str, reading: &str) -> String {
+    let every = LOOKS_EVERY.0;
     let sleep = format!("{{ sleep = \"{every}ns\" }}");
     format!(
         "[{{ loop = {{ steps = [{{ loop = {{ count = {looks}, steps = [{sleep}, {{ run = {look} }}] }} }}, \
@@ -79,6 +92,7 @@ mod tests {
         assert_eq!(one, RecorderAtWork { looks: (us(480), 48), readings: (us(1_800), 2) });
         let both = one.and(RecorderAtWork::of(vec![us(10); 24], Nanos::from_millis(480)));
         assert_eq!(both, RecorderAtWork { looks: (us(720), 72), readings: (us(1_800), 2) });
+        assert!(both.steps().contains("count = 36"), "{}", both.steps());
         let text = format!("name = \"w\"\n[[task]]\nname = \"recorder\"\nsteps = {}\n", both.steps());
         assert!(text.contains("\"10000ns\"") && text.contains("\"900000ns\""), "{text}");
         file::parse(&text).expect("a workload's steps");
