@@ -16,11 +16,12 @@ use std::path::PathBuf;
 const LOOKS_EVERY: Nanos = Nanos::from_millis(20);
 const READS_EVERY: Nanos = Nanos::from_millis(500);
 
-/// How long looks and readings took, and how many there were.
+/// How long looks and readings took, how many there were, and in what time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecorderAtWork {
     looks: (Nanos, u64),
     readings: (Nanos, u64),
+    duration: Nanos,
 }
 
 impl RecorderAtWork {
@@ -48,19 +49,25 @@ impl RecorderAtWork {
         runs.sort_unstable_by_key(|run| Reverse(*run));
         let (long, short) = runs.split_at(readings as usize);
         let sum = |runs: &[Nanos]| (Nanos(runs.iter().map(|run| run.0).sum()), runs.len() as u64);
-        RecorderAtWork { looks: sum(short), readings: sum(long) }
+        RecorderAtWork { looks: sum(short), readings: sum(long), duration }
     }
 
     /// Both together.
     fn and(self, other: RecorderAtWork) -> RecorderAtWork {
         let sum = |one: (Nanos, u64), two: (Nanos, u64)| (one.0 + two.0, one.1 + two.1);
-        RecorderAtWork { looks: sum(self.looks, other.looks), readings: sum(self.readings, other.readings) }
+        RecorderAtWork {
+            looks: sum(self.looks, other.looks),
+            readings: sum(self.readings, other.readings),
+            duration: self.duration + other.duration,
+        }
     }
 
     /// What it does, as steps of a workload file.
     pub fn steps(&self) -> String {
         let mean = |(time, count): (Nanos, u64)| format!("\"{}ns\"", (time.0 / count.max(1)).max(1));
-        steps(self.looks.1 / self.readings.1.max(1), &mean(self.looks), &mean(self.readings))
+        let runs = (self.looks.1 + self.readings.1) * READS_EVERY.0;
+        let looks = (runs / self.duration.0.max(1)).saturating_sub(1);
+        steps(looks, &mean(self.looks), &mean(self.readings))
     }
 }
 
@@ -89,10 +96,13 @@ mod tests {
         let us = Nanos::from_micros;
         let runs: Vec<Nanos> = (0..50).map(|at| us(if at % 25 == 7 { 900 } else { 10 })).collect();
         let one = RecorderAtWork::of(runs, Nanos::from_secs(1));
-        assert_eq!(one, RecorderAtWork { looks: (us(480), 48), readings: (us(1_800), 2) });
-        let both = one.and(RecorderAtWork::of(vec![us(10); 24], Nanos::from_millis(480)));
-        assert_eq!(both, RecorderAtWork { looks: (us(720), 72), readings: (us(1_800), 2) });
-        assert!(both.steps().contains("count = 36"), "{}", both.steps());
+        let duration = Nanos::from_secs(1);
+        assert_eq!(one, RecorderAtWork { looks: (us(480), 48), readings: (us(1_800), 2), duration });
+        let both = one.and(RecorderAtWork::of(vec![us(10); 20], Nanos::from_millis(480)));
+        let duration = Nanos::from_millis(1_480);
+        assert_eq!(both, RecorderAtWork { looks: (us(680), 68), readings: (us(1_800), 2), duration });
+        // 70 runs in 1.48 s are 23.6 in half a second, of which the last reads.
+        assert!(both.steps().contains("count = 22"), "{}", both.steps());
         let text = format!("name = \"w\"\n[[task]]\nname = \"recorder\"\nsteps = {}\n", both.steps());
         assert!(text.contains("\"10000ns\"") && text.contains("\"900000ns\""), "{text}");
         file::parse(&text).expect("a workload's steps");
