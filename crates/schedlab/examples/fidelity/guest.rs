@@ -8,7 +8,6 @@
 //! of A replay as A and as B with what else runs in the guest.
 
 use crate::measure::{Runner, names, read_recording, words};
-use crate::recorder::RecorderAtWork;
 use anyhow::{Context, Result};
 use schedlab_report::fidelity::measured::{Numbers, PairRuns, Prediction, Source};
 use schedlab_report::fidelity::plan::Pair;
@@ -44,10 +43,8 @@ fn measure(runner: &Runner, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
     if runner.options.live_only {
         return Ok(());
     }
-    let (a, b): (Vec<_>, Vec<_>) =
-        (1..=runner.count(RUNS)).map(|run| recordings(runner, pair, run).into()).unzip();
-    let [a, b] = [RecorderAtWork::beside(&a)?.steps(), RecorderAtWork::beside(&b)?.steps()];
-    let recorders = [a.as_str(), &b];
+    let beside = runner.recorders(pair, runner.count(RUNS))?;
+    let recorders = beside.each_ref().map(String::as_str);
     let mut of_file = Prediction { source: Source::File, ..Prediction::default() };
     let works = [runner.work(&pair.work), runner.changed_work(pair)];
     simulate(runner, pair, works, SEEDS, (&machine, recorders), &mut of_file)?;

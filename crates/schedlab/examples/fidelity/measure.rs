@@ -346,9 +346,7 @@ impl Runner {
         if !pair.work.is_empty() {
             let [a, b] =
                 [self.work(&pair.work), self.changed_work(pair)].map(|work| work.display().to_string());
-            let changed: Vec<_> = (1..=count).map(|run| self.changed_recording(pair, run)).collect();
-            let beside_a = RecorderAtWork::beside(&recordings)?.steps();
-            let beside_b = RecorderAtWork::beside(&changed)?.steps();
+            let [beside_a, beside_b] = self.recorders(pair, count)?;
             let mut of = Prediction { source: Source::File, ..Prediction::default() };
             for seed in 1..=self.count(FILE_SEEDS) {
                 of.a.push(self.simulate(&a, &[], seed, &runs.machine, &beside_a)?);
@@ -394,6 +392,13 @@ impl Runner {
     /// The same of a pair's changed side.
     pub fn changed_recording(&self, pair: &Pair, run: u64) -> PathBuf {
         self.recording("pair", &format!("{}-changed", pair.name), run)
+    }
+
+    /// What the recorder did beside A and beside B in so many runs, as steps of a workload file.
+    pub fn recorders(&self, pair: &Pair, runs: u64) -> Result<[String; 2]> {
+        let a: Vec<_> = (1..=runs).map(|run| self.recording("pair", &pair.name, run)).collect();
+        let b: Vec<_> = (1..=runs).map(|run| self.changed_recording(pair, run)).collect();
+        Ok([RecorderAtWork::beside(&a)?.steps(), RecorderAtWork::beside(&b)?.steps()])
     }
 
     /// What was measured before, if it is to be simulated anew.

@@ -62,23 +62,20 @@ impl RecorderAtWork {
         }
     }
 
-    /// What it does, as steps of a workload file.
+    /// What it does, as steps of a workload file: so many looks, then one that reads.
     pub fn steps(&self) -> String {
-        let mean = |(time, count): (Nanos, u64)| format!("\"{}ns\"", (time.0 / count.max(1)).max(1));
-        let runs = (self.looks.1 + self.readings.1) * READS_EVERY.0;
-        let looks = (runs / self.duration.0.max(1)).saturating_sub(1);
-        steps(looks, &mean(self.looks), &mean(self.readings))
+        let runs = (self.looks.1 + self.readings.1) * READS_EVERY.0 / self.duration.0.max(1);
+        // A loop of none would never end.
+        let looks = runs.saturating_sub(1).max(1);
+        let step = |(time, count): (Nanos, u64)| {
+            let (every, mean) = (LOOKS_EVERY.0, (time.0 / count.max(1)).max(1));
+            format!("{{ sleep = \"{every}ns\" }}, {{ run = \"{mean}ns\" }}")
+        };
+        let (look, reading) = (step(self.looks), step(self.readings));
+        format!(
+            "[{{ loop = {{ steps = [{{ loop = {{ count = {looks}, steps = [{look}] }} }}, {reading}] }} }}]"
+        )
     }
-}
-
-/// Steps of a recorder that looks so often before each reading, and whose looks and readings take so long.
-fn steps(looks: u64, look: &str, reading: &str) -> String {
-    let every = LOOKS_EVERY.0;
-    let sleep = format!("{{ sleep = \"{every}ns\" }}");
-    format!(
-        "[{{ loop = {{ steps = [{{ loop = {{ count = {looks}, steps = [{sleep}, {{ run = {look} }}] }} }}, \
-         {sleep}, {{ run = {reading} }}] }} }}]"
-    )
 }
 
 /// The recorder is the only thread of the program that is so urgent.
