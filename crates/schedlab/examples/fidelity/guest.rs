@@ -53,17 +53,12 @@ fn measure(runner: &Runner, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
         let mut of_recordings = Prediction { source: Source::Recording, ..Prediction::default() };
         let whole = (1..).zip(&runs.live_a).filter(|(_, numbers)| numbers.dropped == 0);
         for (run, _) in whole {
-            let [a, _] = recordings(runner, pair, run);
+            let [a, _] = runner.recordings(pair, run);
             simulate(runner, pair, [a.clone(), a], REPLAY_SEEDS, (&machine, recorders), &mut of_recordings)?;
         }
         runs.predictions.push(of_recordings);
     }
     Ok(())
-}
-
-/// Where the recordings of one live pair are kept: of A, and of B.
-fn recordings(runner: &Runner, pair: &Pair, run: u64) -> [PathBuf; 2] {
-    [runner.recording("pair", &pair.name, run), runner.changed_recording(pair, run)]
 }
 
 /// Simulates A and B with so many seeds: under the kernel's own scheduler, and with what the pair changes.
@@ -90,7 +85,7 @@ fn live_pair(runner: &Runner, pair: &Pair, machine: &Path, run: u64, runs: &mut 
     let calibrate = !machine.exists();
     std::fs::write(&script, text(pair, run, calibrate)).with_context(|| script.display().to_string())?;
     let (a, b) = (runner.work(&pair.work), runner.changed_work(pair));
-    let [recorded_a, recorded_b] = recordings(runner, pair, run);
+    let [recorded_a, recorded_b] = runner.recordings(pair, run);
     let mut arguments = words(&["vm", "boot", "--icount", "--cpus", "1", "--kernel", &pair.kernel]);
     arguments.extend(words(&["--time-limit", TIME_LIMIT]));
     for (host, guest) in [(&script, "/pair.sh"), (&a, "/a.toml"), (&b, "/b.toml")] {

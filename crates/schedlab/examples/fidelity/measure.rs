@@ -332,13 +332,12 @@ impl Runner {
 
     fn measure_pair(&self, pair: &Pair, runs: &mut PairRuns) -> Result<()> {
         let count = self.count(PAIR_RUNS);
-        let recordings: Vec<_> = (1..=count).map(|run| self.recording("pair", &pair.name, run)).collect();
         let before = self.before::<PairRuns>("pair", &pair.name)?;
         runs.machine = self.machine(before.as_ref().map(|before| before.machine.clone()))?;
         if let Some(before) = before {
             (runs.live_a, runs.live_b) = (before.live_a, before.live_b);
         } else {
-            self.live_pairs(pair, &recordings, runs)?;
+            self.live_pairs(pair, count, runs)?;
         }
         if self.options.live_only {
             return Ok(());
@@ -356,6 +355,8 @@ impl Runner {
         }
         if pair.other.is_empty() {
             let mut of = Prediction { source: Source::Recording, ..Prediction::default() };
+            let recordings: Vec<_> =
+                (1..=count).map(|run| self.recordings(pair, run)).map(|[a, _]| a).collect();
             for file in self.replayable(&recordings, &runs.live_a) {
                 for seed in 1..=self.count(REPLAY_SEEDS) {
                     of.a.push(self.replay(file, &[], seed, &runs.machine)?);
@@ -367,16 +368,16 @@ impl Runner {
         Ok(())
     }
 
-    fn live_pairs(&self, pair: &Pair, recordings: &[PathBuf], runs: &mut PairRuns) -> Result<()> {
-        for (run, file) in (1..).zip(recordings) {
-            let other = self.changed_recording(pair, run);
+    fn live_pairs(&self, pair: &Pair, count: u64, runs: &mut PairRuns) -> Result<()> {
+        for run in 1..=count {
+            let [file, other] = self.recordings(pair, run);
             // A B, B A, A B: what changes slowly on the machine changes for both.
             let (a, b) = if run % 2 == 1 {
-                let a = self.live(pair, false, run, file)?;
+                let a = self.live(pair, false, run, &file)?;
                 (a, self.live(pair, true, run, &other)?)
             } else {
                 let b = self.live(pair, true, run, &other)?;
-                (self.live(pair, false, run, file)?, b)
+                (self.live(pair, false, run, &file)?, b)
             };
             runs.live_a.push(a);
             runs.live_b.push(b);
@@ -389,15 +390,14 @@ impl Runner {
         self.path(&format!("{kind}-{name}-{run}.slrec"))
     }
 
-    /// The same of a pair's changed side.
-    pub fn changed_recording(&self, pair: &Pair, run: u64) -> PathBuf {
-        self.recording("pair", &format!("{}-changed", pair.name), run)
+    /// Those of one live pair: of A, and of B.
+    pub fn recordings(&self, pair: &Pair, run: u64) -> [PathBuf; 2] {
+        [pair.name.clone(), format!("{}-changed", pair.name)].map(|name| self.recording("pair", &name, run))
     }
 
     /// What the recorder did beside A and beside B in so many runs, as steps of a workload file.
     pub fn recorders(&self, pair: &Pair, runs: u64) -> Result<[String; 2]> {
-        let a: Vec<_> = (1..=runs).map(|run| self.recording("pair", &pair.name, run)).collect();
-        let b: Vec<_> = (1..=runs).map(|run| self.changed_recording(pair, run)).collect();
+        let (a, b): (Vec<_>, Vec<_>) = (1..=runs).map(|run| self.recordings(pair, run).into()).unzip();
         Ok([RecorderAtWork::beside(&a)?.steps(), RecorderAtWork::beside(&b)?.steps()])
     }
 
