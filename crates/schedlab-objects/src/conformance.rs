@@ -145,6 +145,7 @@ pub const CASES: &[Case] = &[
     stays("cgroups", "crowd"),
     stays("idle_told", "crowd"),
     stays("kick_preempt", "urgent"),
+    stays("kick_running", "rt_beside"),
     stays("maybe_null", "attributes"),
     stays("nohz_tick", "slices"),
     Case { late: true, ..stays("comes_late", "runs_on") },

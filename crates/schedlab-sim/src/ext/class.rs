@@ -544,6 +544,8 @@ impl Ext {
             TOKEN_KICK..TOKEN_BYPASS => {
                 let cpu = token - TOKEN_KICK;
                 if let Some(flags) = ext.host.rq_mut(cpu).kicked.take() {
+                    // By itself.
+                    k.this_cpu = CpuId(cpu);
                     ext.kick(k, CpuId(cpu), flags);
                 }
             }

@@ -11,10 +11,11 @@ use crate::kernel::{Class, Kernel};
 use schedlab_model::CpuId;
 
 impl Attached {
-    /// `kick_cpus_irq_workfn` for one CPU. A CPU that kicks itself while it chooses a task is kicked after
-    /// the switch.
+    /// `kick_cpus_irq_workfn` for one CPU. A CPU that kicks itself while it chooses a task or switches to it is kicked
+    /// after the switch: interrupts are off until then, and who is current is who comes.
     pub(super) fn kick(&mut self, k: &mut Kernel, cpu: CpuId, flags: u64) {
-        if self.choosing == Some(cpu) {
+        let switching = self.host.switching && k.this_cpu == cpu;
+        if self.choosing == Some(cpu) || switching {
             let rq = self.host.rq_mut(cpu.0);
             rq.kicked = Some(match rq.kicked {
                 None => flags,
