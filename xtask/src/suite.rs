@@ -9,7 +9,7 @@ use crate::sys;
 use anyhow::{Result, anyhow};
 use std::io;
 use std::path::Path;
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Output, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -131,15 +131,18 @@ impl Beside {
         };
         let judge = |output: Output| {
             print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            if output.status.success() { Outcome::Passed } else { Outcome::Failed(self.remedy.to_owned()) }
+            judged(output.status, self.remedy)
         };
         (output.map(judge).map_err(Into::into), took)
     }
 }
 
 fn cargo(arguments: &[&str], remedy: &str) -> Result<Outcome> {
-    let status = sys::cargo(arguments).status()?;
-    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(remedy.to_string()) })
+    Ok(judged(sys::cargo(arguments).status()?, remedy))
+}
+
+fn judged(status: ExitStatus, remedy: &str) -> Outcome {
+    if status.success() { Outcome::Passed } else { Outcome::Failed(remedy.to_string()) }
 }
 
 /// The tests that need a kernel of their own: root rights and sched_ext come with the virtual machine.

@@ -65,7 +65,7 @@ impl Core {
             self.k.task_mut(prev).on_rq = false;
             return self.ext.replace_sleeper(&mut self.k, cpu, prev).unwrap_or(TaskId::IDLE);
         }
-        self.ext.begin_switch();
+        self.ext.begin_switch(cpu);
         if state != TaskState::Runnable && on_rq {
             let special = if state == TaskState::Dead { flags::DEQUEUE_SPECIAL } else { 0 };
             self.dequeue_task(cpu, prev, flags::DEQUEUE_SLEEP | special);

@@ -40,7 +40,7 @@ pub(crate) struct Attached {
     timers: Vec<(u64, CpuId)>,
     /// First task of each process.
     leaders: BTreeMap<u32, u32>,
-    /// The CPU that is choosing its next task.
+    /// The CPU that is choosing its next task and switches to it.
     pub(super) choosing: Option<CpuId>,
     /// Names of tasks (`comm`) and their cgroups.
     pub(super) names: Vec<(String, String)>,
@@ -421,9 +421,7 @@ impl Ext {
     pub(crate) fn pick_task(&mut self, k: &mut Kernel, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
         let ext = self.attached.as_deref_mut()?;
         ext.update_curr(k, cpu);
-        ext.choosing = Some(cpu);
         let next = ext.enter(k, |cx| dispatch::pick_task(cx, cpu.0, prev.map(|prev| prev.0))).map(TaskId);
-        ext.choosing = None;
         if ext.host.rq(cpu.0).kick_sync_pending {
             ext.wait_for_kicked(k, cpu);
         }
@@ -441,8 +439,9 @@ impl Ext {
     }
 
     /// A switch begins that is made in several steps; [`Ext::end_switch`] follows.
-    pub(crate) fn begin_switch(&mut self) {
+    pub(crate) fn begin_switch(&mut self, cpu: CpuId) {
         if let Some(ext) = self.attached.as_deref_mut() {
+            ext.choosing = Some(cpu);
             ext.host.switching = true;
         }
     }
@@ -451,6 +450,7 @@ impl Ext {
     #[inline(always)]
     pub(crate) fn end_switch(&mut self, k: &mut Kernel, cpu: CpuId) {
         if let Some(ext) = self.attached.as_deref_mut() {
+            ext.choosing = None;
             ext.host.switching = false;
             if ext.host.deferred_work {
                 ext.finish_switch(k, cpu);

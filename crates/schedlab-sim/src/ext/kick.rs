@@ -14,8 +14,7 @@ impl Attached {
     /// `kick_cpus_irq_workfn` for one CPU. A CPU that kicks itself while it chooses a task or switches to it is kicked
     /// after the switch: interrupts are off until then, and who is current is who comes.
     pub(super) fn kick(&mut self, k: &mut Kernel, cpu: CpuId, flags: u64) {
-        let switching = self.host.switching && k.this_cpu == cpu;
-        if self.choosing == Some(cpu) || switching {
+        if self.choosing == Some(cpu) {
             let rq = self.host.rq_mut(cpu.0);
             rq.kicked = Some(match rq.kicked {
                 None => flags,
