@@ -24,8 +24,9 @@
  *
  * Source: P. Williams' patch to 2.6.15-rc7 of 2005-12-31 (linux-kernel), which became ingo_ll in PlugSched 6.3 of
  * 2006-02-10; that announcement compares an average instead of the last wait. The source of 6.3 is lost: the
- * constants are those of the patch, `by_average` chooses, and the limit was a parameter there too. Nor does the
- * announcement speak of the point for waking, which is the patch's (`wake_point`).
+ * constants are those of the patch, `by_average` chooses, and the limit was a parameter there too. The announcement
+ * speaks of waking alone: of no point for having woken (`wake_point`) and of none that the end of a slice costs
+ * (`slice_point`), which are the patch's.
  *
  * Not carried over to sched_ext: what ingosched says; whether a wake-up is an interrupt's does not matter here.
  */
@@ -36,6 +37,7 @@ KNOB(u64, unacceptable_ia_latency_ns, 150000, ns, 0, 1000000000, "Wait after an 
 KNOB(u32, acceptability_factor, 8, bits, 0, 63, "The limit divided by 2 to this power is the wait that costs a bonus point: exact, 8.");
 KNOB(bool, by_average, 1, bool, 0, 1, "Whether the average of the waits is compared (PlugSched 6.3) or the last wait (the patch).");
 KNOB(bool, wake_point, 1, bool, 0, 1, "Whether a task that has woken from an interruptible sleep has one further point until it has run (the patch).");
+KNOB(bool, slice_point, 1, bool, 0, 1, "Whether the end of a slice costs a bonus point (the patch).");
 
 /* Exact. Averages are sums in which each older value counts 15 / 16 of the next. */
 #define AVERAGE_BITS 4
@@ -56,7 +58,7 @@ struct task {
 #include "../include/tasks.bpf.h"
 #include "../include/o1.bpf.h"
 
-/* 0 to MAX_BONUS: one point is kept for those that have just woken. */
+/* 0 to MAX_BONUS: one point is kept for those that have just woken, if they get one. */
 static __always_inline u32 current_bonus(const struct task *task)
 {
 	return at_most(task->latency_bonus + (wake_point && task->interactive_wake), MAX_BONUS);
@@ -93,7 +95,7 @@ static __always_inline void judge_wait(const struct task_struct *p, struct task 
 	if (is_batch(p))
 		return;
 	if (waited > limit)
-		task->latency_bonus = at_most(task->latency_bonus + 1, MAX_BONUS - 1);
+		task->latency_bonus = at_most(task->latency_bonus + 1, MAX_BONUS - wake_point);
 	else if (waited < limit >> (acceptability_factor & 63) && task->latency_bonus)
 		task->latency_bonus -= 1;
 }
@@ -207,7 +209,7 @@ void SCHED_OP(ingo_ll_tick, struct task_struct *p)
 		return;
 	}
 	task->first_slice = 0;
-	if (task->latency_bonus)
+	if (slice_point && task->latency_bonus)
 		task->latency_bonus -= 1;
 	set_prio(p, &task->entity, effective_prio(task), CAUSE_RAN);
 	end_slice(p, &task->entity, cpu, rq->ticked);

@@ -5,8 +5,9 @@ use schedlab_model::lever::Setting;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::builder::Builder;
+use schedlab_model::workload::file::parse;
 use schedlab_model::workload::{ChannelType, Late, Op, TimerRef, Workload, builtin};
-use schedlab_model::{CpuId, CpuSet, Nanos, Policy, TaskAttributes};
+use schedlab_model::{CpuId, CpuSet, Nanos, Policy, TaskAttributes, TaskId};
 use schedlab_sim::{SimError, Simulation, SimulationConfig, SimulationResult};
 use std::sync::Arc;
 
@@ -214,6 +215,24 @@ fn equal_settings_with_other_seeds_do_not_differ() {
 }
 
 /// A FIFO hog leaves fair tasks the 50 ms a second of the fair server.
+/// `wait()` returns for each process that ends; who joins threads sleeps on until the last of them has.
+#[test]
+fn who_waits_for_children_is_woken_by_each_process_that_ends() {
+    for (process, wakeups) in [("", 3), ("process = \"p\"\n", 1)] {
+        let text = format!(
+            "name = \"family\"\n[[task]]\nname = \"parent\"\n{process}\
+             steps = [{{ loop = {{ count = 3, steps = [{{ fork = \"child\" }}, {{ sleep = \"10ms\" }}] }} }}, {{ wait_children = true }}]\n\
+             [[task]]\nname = \"child\"\n{process}template = true\nsteps = [{{ sleep = \"100ms\" }}]"
+        );
+        let machine = MachineDescription::generic("test", Topology::flat(1).expect("one CPU"));
+        let config = SimulationConfig::new(machine, Arc::new(parse(&text).expect("a workload")));
+        let mut events: Vec<Event> = Vec::new();
+        Simulation::new(config).expect("valid").run(&mut events).expect("runs");
+        let by_child = |event: &&Event| matches!(event.kind, EventKind::Waking { wakee: TaskId(1), waker, .. } if waker.0 > 1);
+        assert_eq!(events.iter().filter(by_child).count(), wakeups, "{process}");
+    }
+}
+
 #[test]
 fn a_fifo_hog_leaves_fair_tasks_five_percent() {
     let mut builder = Builder::new("fifo and fair", "");

@@ -380,9 +380,10 @@ impl Task {
     fn wait_children(&mut self) {
         let (threads, processes) = (std::mem::take(&mut self.threads), std::mem::take(&mut self.processes));
         self.waiting(|_| {
-            for pid in processes {
-                // SAFETY: a child of this thread's process that nobody else waits for.
-                unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            for _ in processes {
+                // Whichever ends first, as programs wait. SAFETY: only this thread's own children, for whom nobody else
+                // waits.
+                unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WNOTHREAD) };
             }
             threads.into_iter().for_each(|thread| drop(thread.join()));
         });

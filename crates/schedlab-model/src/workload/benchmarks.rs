@@ -4,9 +4,10 @@
 
 use super::builder::Builder;
 use super::builtin::{BuiltinError, Parameters, repeat, run};
-use super::{ChannelType, Late, Op, TaskSpecId, TimerRef, Workload};
+use super::{Amount, ChannelType, Late, Op, TaskSpecId, TimerRef, Workload};
 use crate::ids::ChannelId;
 use crate::policy::{Policy, TaskAttributes};
+use crate::time::Nanos;
 
 /// What a pipe holds.
 const PIPE_BYTES: u64 = 65_536;
@@ -106,13 +107,12 @@ pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
         |rt_priority| TaskAttributes { policy: Policy::Fifo, rt_priority, ..TaskAttributes::default() };
     let of_woken = if p.count("rt", 1)? == 1 { real_time(80) } else { TaskAttributes::default() };
     let begin = Op::JobStart { deadline: None };
-    let wait = vec![
-        Op::Post { channel: ready, tokens: 1 },
-        Op::ConditionWait { condition, lock },
-        begin.clone(),
-        Op::JobEnd,
-        run(time),
-    ];
+    let mut wait = vec![Op::Post { channel: ready, tokens: 1 }, Op::ConditionWait { condition, lock }];
+    let cold = p.time("cold")?;
+    if cold > Nanos(0) {
+        wait.push(Op::Run(Amount::Exponential(cold)));
+    }
+    wait.extend([begin.clone(), Op::JobEnd, run(time)]);
     let woken = [vec![Op::Lock { channel: lock }], repeat(0, wait)].concat();
     let settle = p.time("settle")?;
     let row = b.task("woken", "wakeup", of_woken, woken);

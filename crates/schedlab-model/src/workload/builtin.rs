@@ -123,6 +123,11 @@ pub const BUILTINS: &[Builtin] = &[
             ("fork", "60us", "CPU time of a fork, of the parent"),
             ("start", "20us", "CPU time of a worker before it is ready"),
             ("settle", "0ms", "time from the start of the load to the first broadcast"),
+            (
+                "cold",
+                "0ms",
+                "CPU time that the woken thread needs more until it is back, in the mean (exponential): caches that the load has filled",
+            ),
         ],
         make: benchmarks::wakeup,
     },

@@ -221,7 +221,7 @@ pub enum Op {
         /// The row.
         spec: TaskSpecId,
     },
-    /// Wait until all children are gone.
+    /// Wait until all children are gone. The end of each process wakes the task, as `wait()` returns for each.
     WaitChildren,
     /// Give up the CPU but stay runnable.
     Yield,

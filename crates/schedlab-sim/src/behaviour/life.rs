@@ -110,10 +110,14 @@ impl Simulation {
         self.core.k.allowed[task.index()].iter().next()
     }
 
-    /// Whether a fork makes another process, not a thread, and its time is no part of the runs.
+    /// Whether a task of this row is another process than the one that forks it, not a thread.
+    fn is_process(&self, parent: TaskId, spec: u32) -> bool {
+        self.work.workload.tasks[spec as usize].process != self.core.k.task(parent).process
+    }
+
+    /// Whether a fork makes another process, and its time is no part of the runs.
     fn makes_process(&self, parent: TaskId, spec: u32) -> bool {
-        let same = self.work.workload.tasks[spec as usize].process == self.core.k.task(parent).process;
-        !same && !self.work.workload.calls_in_runs
+        self.is_process(parent, spec) && !self.work.workload.calls_in_runs
     }
 
     /// Gives the parent of a process to be made the time that takes. Whether it takes time now.
@@ -202,9 +206,11 @@ impl Simulation {
         }
         let parent = self.work.actors[task.index()].parent;
         if !parent.is_idle() {
+            // `wait()` returns for each process that ends; threads are joined one after the other.
+            let returns = self.is_process(parent, self.core.k.task(task).spec);
             let actor = &mut self.work.actors[parent.index()];
             actor.children -= 1;
-            if actor.children == 0 && actor.wait == Wait::Children {
+            if actor.wait == Wait::Children && (returns || actor.children == 0) {
                 self.wake(parent, Context::Task, 0);
             }
         }

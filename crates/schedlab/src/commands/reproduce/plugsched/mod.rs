@@ -28,8 +28,9 @@ const HACKBENCH: [&str; 7] =
     ["send=1us", "receive=1us", "fork=0ns", "start=200us", "buffer=36400", "resume=27400", "ready=532"];
 
 /// The slides print the time between broadcasts only as an example, of 33 ms, and speak of no pause before the first: here
-/// they begin with the load.
-const WAKEUP: [&str; 4] = ["run=50us", "period=33ms", "settle=0ms", "loops=100"];
+/// they begin with the load. What a thread needs more until it is back is fitted to the mean of the slides' four filtered
+/// means of the real-time one, 128 us, of which the board's costs are 42, to be judged by the ordinary one.
+const WAKEUP: [&str; 5] = ["run=50us", "period=33ms", "settle=0ms", "loops=100", "cold=86us"];
 
 /// Blocks and turns take ten times what they take on a recent machine; memory and a disk of that time copy 100 and 20 MB in a
 /// second. All assumed.
@@ -38,28 +39,56 @@ const INTERBENCH: [&str; 4] = ["copy=1ms", "turn=1ms", "mib=10ms", "swap=50ms"];
 /// The slides' three.
 const BENCHES: [Bench; 3] = [Bench::Hackbench, Bench::Wakeup, Bench::Interbench];
 
+/// Runs of hackbench and of the wake-ups, each with the next seed. The tables have the first, as the slides have one; few
+/// samples decide some of its numbers, so claims of ratios are judged by the middle of all.
+const RUNS: u64 = 5;
+const RUNS_QUICK: u64 = 2;
+
 /// Everything that was run.
 #[derive(Debug, Serialize)]
 struct Ours {
-    hackbench: Vec<Row>,
-    wakeup: Vec<Row>,
+    #[serde(flatten)]
+    first: Run,
     interbench: Vec<Row>,
     interbench_rt: Vec<Row>,
+    again: Vec<Run>,
+}
+
+/// What is run with several seeds.
+#[derive(Debug, Serialize)]
+struct Run {
+    seed: u64,
+    hackbench: Vec<Row>,
+    wakeup: Vec<Row>,
+}
+
+impl Ours {
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        std::iter::once(&self.first).chain(&self.again)
+    }
 }
 
 /// Runs it.
 pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
     let interrupted = common::interrupt_flag();
-    let rows = |bench, sets: &[&str]| rows(args, bench, sets, context, &interrupted);
+    let rows = |bench, sets: &[&str], seed| rows(args, bench, sets, seed, context, &interrupted);
     let [load, of_wakeup]: [&[&str]; 2] =
         if args.quick { [&["groups=3"], &["groups=1", "samples=100"]] } else { [&["groups=30"], &[]] };
     let length: &[&str] = if args.quick { &["length=3s"] } else { &["length=30s"] };
     let interbench = [&INTERBENCH[..], length].concat();
+    let run = |seed| -> Result<Run, Failure> {
+        Ok(Run {
+            seed,
+            hackbench: rows(Bench::Hackbench, &[&HACKBENCH[..], load].concat(), seed)?,
+            wakeup: rows(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup].concat(), seed)?,
+        })
+    };
+    let runs = if args.quick { RUNS_QUICK } else { RUNS };
     let ours = Ours {
-        hackbench: rows(Bench::Hackbench, &[&HACKBENCH[..], load].concat())?,
-        wakeup: rows(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup].concat())?,
-        interbench: rows(Bench::Interbench, &interbench)?,
-        interbench_rt: rows(Bench::Interbench, &[&interbench[..], &["rt=1"]].concat())?,
+        first: run(args.seed)?,
+        interbench: rows(Bench::Interbench, &interbench, args.seed)?,
+        interbench_rt: rows(Bench::Interbench, &[&interbench[..], &["rt=1"]].concat(), args.seed)?,
+        again: (1..runs).map(|more| run(args.seed.wrapping_add(more))).collect::<Result<_, _>>()?,
     };
     if let Some(path) = &args.json {
         let text = serde_json::to_string(&ours).map_err(Failure::input)?;
@@ -74,15 +103,17 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How the board's kernel measured time: its `sched_clock()` counted jiffies (arch/mips/kernel/time.c of 2.6.17). And the
-/// limit of ingo_ll, whose source is lost: of 0 to 100 ms the one whose hackbench comes nearest to the slides', to be
-/// judged by the other tables.
-const KNOBS: [&str; 2] = ["jiffy_clock=1", "unacceptable_ia_latency_ns=0"];
+/// How the board's kernel measured time: its `sched_clock()` counted jiffies (arch/mips/kernel/time.c of 2.6.17). And
+/// ingo_ll, whose source is lost, as it was announced, whose last table on the slides says the same: priorities change when a
+/// task has slept, not when its slice is over, and who has woken has no bonus for that alone. Its limit is, of 0 to 100 ms, the
+/// one whose hackbench comes nearest to the slides', to be judged by the other tables.
+const KNOBS: [&str; 4] = ["jiffy_clock=1", "unacceptable_ia_latency_ns=0", "wake_point=0", "slice_point=0"];
 
 fn rows(
     args: &ReproduceArgs,
     bench: Bench,
     sets: &[&str],
+    seed: u64,
     context: Context,
     interrupted: &Arc<AtomicBool>,
 ) -> Result<Vec<Row>, Failure> {
@@ -101,7 +132,7 @@ fn rows(
         // 2.6.17 had none, and two of the four let tasks wait for longer than it allows.
         no_watchdog: true,
         duration: None,
-        seed: args.seed,
+        seed,
         jobs: args.jobs,
         json: None,
         machine,
@@ -124,10 +155,10 @@ fn of_each(rows: &[Row], part: &str, value: impl Fn(&Row) -> Option<f64>) -> [f6
 }
 
 /// Mean wake-up latency in us.
-fn wakeup_means(ours: &Ours, part: &str, filtered: bool) -> [f64; 4] {
-    of_each(&ours.wakeup, part, |row| row.summary(filtered).map(|summary| summary.mean / 1e3))
+fn wakeup_means(run: &Run, part: &str, filtered: bool) -> [f64; 4] {
+    of_each(&run.wakeup, part, |row| row.summary(filtered).map(|summary| summary.mean / 1e3))
 }
 
-fn hackbench_seconds(ours: &Ours) -> [f64; 4] {
-    of_each(&ours.hackbench, "hackbench", |row| Some(row.duration_ns as f64 / 1e9))
+fn hackbench_seconds(run: &Run) -> [f64; 4] {
+    of_each(&run.hackbench, "hackbench", |row| Some(row.duration_ns as f64 / 1e9))
 }

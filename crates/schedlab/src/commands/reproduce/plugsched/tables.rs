@@ -22,7 +22,7 @@ fn table(titles: &[&str], rows: Vec<Vec<String>>) -> String {
 }
 
 fn hackbench(ours: &Ours) -> String {
-    let seconds = hackbench_seconds(ours);
+    let seconds = hackbench_seconds(&ours.first);
     let row = |index: usize| {
         let paper = &PLUGSCHED[index];
         let ratio = paper.hackbench_s / PLUGSCHED[0].hackbench_s;
@@ -40,7 +40,7 @@ fn hackbench(ours: &Ours) -> String {
 fn wakeup(ours: &Ours, part: &str, thread: &str, filtered: bool) -> String {
     let row = |paper: &super::printed::OfPaper| {
         let printed = if part == "rt" { paper.rt } else { paper.normal }[usize::from(filtered)];
-        let found = ours.wakeup.iter().find(|row| row.scheduler == paper.name && row.part == part);
+        let found = ours.first.wakeup.iter().find(|row| row.scheduler == paper.name && row.part == part);
         let summary = found.and_then(|row| row.summary(filtered));
         let ours: Spread = summary
             .map_or([f64::NAN; 4], |s| [s.mean, s.min as f64, s.max as f64, s.standard_deviation])
@@ -56,7 +56,7 @@ fn wakeup(ours: &Ours, part: &str, thread: &str, filtered: bool) -> String {
 
 /// How late the waker itself ran: what a real-time thread waits for that a timer wakes in the middle of somebody's call.
 fn waker(ours: &Ours) -> String {
-    let rows = ours.wakeup.iter().filter(|row| row.part == "normal");
+    let rows = ours.first.wakeup.iter().filter(|row| row.part == "normal");
     let row = |row: &super::Row| {
         let summary = summarise(&row.waker_error_ns);
         let us =
