@@ -25,8 +25,8 @@
  * Source: P. Williams' patch to 2.6.15-rc7 of 2005-12-31 (linux-kernel), which became ingo_ll in PlugSched 6.3 of
  * 2006-02-10; that announcement compares an average instead of the last wait. The source of 6.3 is lost: the
  * constants are those of the patch, `by_average` chooses, and the limit was a parameter there too. The announcement
- * speaks of waking alone: of no point for having woken (`wake_point`) and of none that the end of a slice costs
- * (`slice_point`), which are the patch's.
+ * mentions neither the point for having woken (`wake_point`) nor the one that the end of a slice costs (`slice_point`);
+ * by default both are there, as in the patch.
  *
  * Not carried over to sched_ext: what ingosched says; whether a wake-up is an interrupt's does not matter here.
  */
@@ -36,7 +36,7 @@
 KNOB(u64, unacceptable_ia_latency_ns, 150000, ns, 0, 1000000000, "Wait after an interruptible sleep that earns a bonus point: from the patch, 150 us; 800 us in the one before it.");
 KNOB(u32, acceptability_factor, 8, bits, 0, 63, "The limit divided by 2 to this power is the wait that costs a bonus point: exact, 8.");
 KNOB(bool, by_average, 1, bool, 0, 1, "Whether the average of the waits is compared (PlugSched 6.3) or the last wait (the patch).");
-KNOB(bool, wake_point, 1, bool, 0, 1, "Whether a task that has woken from an interruptible sleep has one further point until it has run (the patch).");
+KNOB(bool, wake_point, 1, bool, 0, 1, "Whether a task that has woken from an interruptible sleep has one further point until it has run, which waits cannot earn (the patch).");
 KNOB(bool, slice_point, 1, bool, 0, 1, "Whether the end of a slice costs a bonus point (the patch).");
 
 /* Exact. Averages are sums in which each older value counts 15 / 16 of the next. */

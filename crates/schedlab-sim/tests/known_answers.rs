@@ -214,7 +214,6 @@ fn equal_settings_with_other_seeds_do_not_differ() {
     assert!((mean(&a) - mean(&b)).abs() < 3.0 * error, "{} and {} ± {error}", mean(&a), mean(&b));
 }
 
-/// A FIFO hog leaves fair tasks the 50 ms a second of the fair server.
 /// `wait()` returns for each process that ends; who joins threads sleeps on until the last of them has.
 #[test]
 fn who_waits_for_children_is_woken_by_each_process_that_ends() {
@@ -233,6 +232,7 @@ fn who_waits_for_children_is_woken_by_each_process_that_ends() {
     }
 }
 
+/// A FIFO hog leaves fair tasks the 50 ms a second of the fair server.
 #[test]
 fn a_fifo_hog_leaves_fair_tasks_five_percent() {
     let mut builder = Builder::new("fifo and fair", "");

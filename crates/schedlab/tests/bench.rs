@@ -149,6 +149,13 @@ fn reproduce_prints_our_numbers_beside_the_papers() {
     let wakeup = value["wakeup"].as_array().expect("rows");
     assert!(wakeup.len() == 8 && wakeup.iter().all(|row| count(row, "samples_ns") == 100));
     assert_eq!(value["hackbench"].as_array().map(Vec::len), Some(4));
+    assert_eq!((value["seed"].as_u64(), value["again"].as_array().map(Vec::len)), (Some(1), Some(0)));
+    let mean = |rows: &Value| {
+        let samples = rows[0]["samples_ns"].as_array().expect("samples").iter();
+        samples.map(|ns| ns.as_u64().expect("ns")).sum::<u64>() / 100
+    };
+    let cold = mean(&value["wakeup"]) - mean(&value["wakeup_unfitted"]);
+    assert!((50_000..130_000).contains(&cold), "86 us are fitted: {cold}");
     // A parameter of two loads is none of the third's, and no knob.
     let own = ["--quick", "-q", "--set", "samples=7", "--set", "send=1ms", "--json", "-"];
     let changed = run(&[&["reproduce", "plugsched-2006"][..], &own].concat()).done().json();

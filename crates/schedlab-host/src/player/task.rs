@@ -378,12 +378,17 @@ impl Task {
     }
 
     fn wait_children(&mut self) {
-        let (threads, processes) = (std::mem::take(&mut self.threads), std::mem::take(&mut self.processes));
+        let (threads, mut processes) =
+            (std::mem::take(&mut self.threads), std::mem::take(&mut self.processes));
         self.waiting(|_| {
-            for _ in processes {
-                // Whichever ends first, as programs wait. SAFETY: only this thread's own children, for whom nobody else
-                // waits.
-                unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WNOTHREAD) };
+            // Whichever ends first, as programs wait. Children of a thread that has ended may be among them.
+            while !processes.is_empty() {
+                // SAFETY: only this thread's own children, for whom nobody else waits.
+                match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WNOTHREAD) } {
+                    -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                    -1 => break,
+                    ended => processes.retain(|pid| *pid != ended),
+                }
             }
             threads.into_iter().for_each(|thread| drop(thread.join()));
         });

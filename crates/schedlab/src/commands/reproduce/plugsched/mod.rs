@@ -42,7 +42,7 @@ const BENCHES: [Bench; 3] = [Bench::Hackbench, Bench::Wakeup, Bench::Interbench]
 /// Runs of hackbench and of the wake-ups, each with the next seed. The tables have the first, as the slides have one; few
 /// samples decide some of its numbers, so claims of ratios are judged by the middle of all.
 const RUNS: u64 = 5;
-const RUNS_QUICK: u64 = 2;
+const RUNS_QUICK: u64 = 1;
 
 /// Everything that was run.
 #[derive(Debug, Serialize)]
@@ -51,6 +51,8 @@ struct Ours {
     first: Run,
     interbench: Vec<Row>,
     interbench_rt: Vec<Row>,
+    /// Wake-ups without what is fitted to those of the real-time thread, by which that one is judged.
+    wakeup_unfitted: Vec<Row>,
     again: Vec<Run>,
 }
 
@@ -76,19 +78,23 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
         if args.quick { [&["groups=3"], &["groups=1", "samples=100"]] } else { [&["groups=30"], &[]] };
     let length: &[&str] = if args.quick { &["length=3s"] } else { &["length=30s"] };
     let interbench = [&INTERBENCH[..], length].concat();
+    let wakeup = |own: &[&str], seed| {
+        rows(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup, own].concat(), seed)
+    };
     let run = |seed| -> Result<Run, Failure> {
-        Ok(Run {
-            seed,
-            hackbench: rows(Bench::Hackbench, &[&HACKBENCH[..], load].concat(), seed)?,
-            wakeup: rows(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup].concat(), seed)?,
-        })
+        let hackbench = rows(Bench::Hackbench, &[&HACKBENCH[..], load].concat(), seed)?;
+        Ok(Run { seed, hackbench, wakeup: wakeup(&[], seed)? })
     };
     let runs = if args.quick { RUNS_QUICK } else { RUNS };
     let ours = Ours {
         first: run(args.seed)?,
         interbench: rows(Bench::Interbench, &interbench, args.seed)?,
         interbench_rt: rows(Bench::Interbench, &[&interbench[..], &["rt=1"]].concat(), args.seed)?,
-        again: (1..runs).map(|more| run(args.seed.wrapping_add(more))).collect::<Result<_, _>>()?,
+        wakeup_unfitted: wakeup(&["cold=0ms"], args.seed)?,
+        again: (1..runs)
+            .take_while(|_| !interrupted.load(Ordering::Relaxed))
+            .map(|more| run(args.seed.wrapping_add(more)))
+            .collect::<Result<_, _>>()?,
     };
     if let Some(path) = &args.json {
         let text = serde_json::to_string(&ours).map_err(Failure::input)?;
@@ -103,10 +109,10 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How the board's kernel measured time: its `sched_clock()` counted jiffies (arch/mips/kernel/time.c of 2.6.17). And
-/// ingo_ll, whose source is lost, as it was announced, whose last table on the slides says the same: priorities change when a
-/// task has slept, not when its slice is over, and who has woken has no bonus for that alone. Its limit is, of 0 to 100 ms, the
-/// one whose hackbench comes nearest to the slides', to be judged by the other tables.
+/// How the board's kernel measured time: its `sched_clock()` counted jiffies (arch/mips/kernel/time.c of 2.6.17). The source
+/// of ingo_ll is lost. Here it is as it was announced, without two points that only the patch before had: a reading, made
+/// with what comes of it known. Its limit is, of 0 to 100 ms, the one whose hackbench comes nearest to the slides', to be judged
+/// by the other tables; at 0 no wait costs a point.
 const KNOBS: [&str; 4] = ["jiffy_clock=1", "unacceptable_ia_latency_ns=0", "wake_point=0", "slice_point=0"];
 
 fn rows(
@@ -154,9 +160,9 @@ fn of_each(rows: &[Row], part: &str, value: impl Fn(&Row) -> Option<f64>) -> [f6
     })
 }
 
-/// Mean wake-up latency in us.
-fn wakeup_means(run: &Run, part: &str, filtered: bool) -> [f64; 4] {
-    of_each(&run.wakeup, part, |row| row.summary(filtered).map(|summary| summary.mean / 1e3))
+/// Filtered mean of wake-up latencies in us.
+fn wakeup_means(wakeup: &[Row], part: &str) -> [f64; 4] {
+    of_each(wakeup, part, |row| row.summary(true).map(|summary| summary.mean / 1e3))
 }
 
 fn hackbench_seconds(run: &Run) -> [f64; 4] {
