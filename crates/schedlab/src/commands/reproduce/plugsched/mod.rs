@@ -78,9 +78,8 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
         if args.quick { [&["groups=3"], &["groups=1", "samples=100"]] } else { [&["groups=30"], &[]] };
     let length: &[&str] = if args.quick { &["length=3s"] } else { &["length=30s"] };
     let interbench = [&INTERBENCH[..], length].concat();
-    let wakeup = |own: &[&str], seed| {
-        rows(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup, own].concat(), seed)
-    };
+    let wakeup =
+        |own: &[&str], seed| rows(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup, own].concat(), seed);
     let run = |seed| -> Result<Run, Failure> {
         let hackbench = rows(Bench::Hackbench, &[&HACKBENCH[..], load].concat(), seed)?;
         Ok(Run { seed, hackbench, wakeup: wakeup(&[], seed)? })
