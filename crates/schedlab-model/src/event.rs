@@ -198,6 +198,9 @@ pub enum VruntimeClock {
     Ext,
 }
 
+/// The result of an operation that returned, of which nothing more is known.
+pub const RESULT_UNKNOWN: i64 = i64::MAX;
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -330,7 +333,7 @@ pub enum EventKind {
         amount: u64,
     },
     /// The operation returns. Where return values are not recorded (see
-    /// [`crate::recording::Provenance::counted_from`]) the result of a wait is `i64::MAX`: unknown.
+    /// [`crate::recording::Provenance::counted_from`]) the result of a wait is [`RESULT_UNKNOWN`].
     OperationExit {
         /// The task.
         task: TaskId,

@@ -11,7 +11,7 @@
 use super::wire::{Input, WireError, put_signed, put_varint};
 use super::{ChannelKind, Recording};
 use crate::cpu_set::CPUS_MAX;
-use crate::event::{Event, EventKind, Operation};
+use crate::event::{Event, EventKind, Operation, RESULT_UNKNOWN};
 use crate::ids::{ChannelId, CpuId, TaskId};
 use crate::time::Nanos;
 use std::collections::BTreeMap;
@@ -200,7 +200,7 @@ fn settle_reads(recording: &mut Recording, counted_from: Nanos) {
             Some(row) if row.kind == ChannelKind::Socket => &mut levels[channel.index()],
             _ => continue,
         };
-        if *result <= 0 || *result == i64::MAX {
+        if *result <= 0 || *result == RESULT_UNKNOWN {
             continue;
         }
         match operation {

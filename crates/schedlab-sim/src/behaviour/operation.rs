@@ -5,7 +5,7 @@
 use super::compile::{FOREVER, Step};
 use super::interpret::Outcome;
 use crate::simulation::Simulation;
-use schedlab_model::event::{EventKind, Operation};
+use schedlab_model::event::{EventKind, Operation, RESULT_UNKNOWN};
 use schedlab_model::{ChannelId, CpuId, TaskId};
 
 /// An operation on a channel, with its amount.
@@ -27,6 +27,7 @@ impl Simulation {
     #[inline(never)]
     fn told_step(&mut self, cpu: CpuId, task: TaskId) -> Outcome {
         self.end_call(task);
+        self.end_wait_for_child(task);
         let pc = self.work.actors[task.index()].pc;
         if self.work.actors[task.index()].open.is_none()
             && let Some(call) = self.call(task, pc)
@@ -47,11 +48,29 @@ impl Simulation {
     /// Ends the open operation if the task has gone past its step.
     pub(crate) fn end_call(&mut self, task: TaskId) {
         let actor = &mut self.work.actors[task.index()];
-        let Some((_, call)) = actor.open.filter(|(pc, _)| *pc != actor.pc) else { return };
-        actor.open = None;
+        if actor.open.is_some_and(|(pc, _)| pc != actor.pc) {
+            self.tell_end(task);
+        }
+    }
+
+    /// `wait()` returns for each child that ends: who has been woken in its step is in the next call from now on.
+    fn end_wait_for_child(&mut self, task: TaskId) {
+        let actor = &self.work.actors[task.index()];
+        let is_wait = actor.open.is_some_and(|(_, call)| call.operation == Operation::WaitChild);
+        // Who has just paid for the call has not waited.
+        if is_wait && !actor.paid {
+            self.tell_end(task);
+        }
+    }
+
+    fn tell_end(&mut self, task: TaskId) {
+        let Some((_, call)) = self.work.actors[task.index()].open.take() else { return };
         let Call { operation, channel, amount } = call;
-        let bytes = matches!(operation, Operation::PipeRead | Operation::PipeWrite | Operation::FutexWake);
-        let result = if bytes { amount as i64 } else { 0 };
+        let result = match operation {
+            Operation::PipeRead | Operation::PipeWrite | Operation::FutexWake => amount as i64,
+            Operation::WaitChild => RESULT_UNKNOWN,
+            _ => 0,
+        };
         let (now, here) = (self.core.k.now, self.core.k.this_cpu);
         let kind = || EventKind::OperationExit { task, operation, channel, result };
         self.core.k.trace.emit_detail(now, here, kind);

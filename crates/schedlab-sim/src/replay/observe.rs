@@ -4,7 +4,7 @@
 //! it began to wait. What the steps mean for the replay is decided later ([`super::classify`]).
 
 use super::ReplayOptions;
-use schedlab_model::event::{Context, Event, EventKind, Operation, PrevState};
+use schedlab_model::event::{Context, Event, EventKind, Operation, PrevState, RESULT_UNKNOWN};
 use schedlab_model::recording::Recording;
 use schedlab_model::timeline::{OpenOperation, StretchKind, Timelines, Wake};
 use schedlab_model::{ChannelId, CpuId, Nanos, TaskAttributes, TaskId};
@@ -133,9 +133,6 @@ fn is_transfer(operation: Operation) -> bool {
 fn is_give(operation: Operation) -> bool {
     matches!(operation, Operation::PipeWrite | Operation::SocketSend)
 }
-
-/// The recorder knows that the operation returned, but not what.
-const RESULT_UNKNOWN: i64 = i64::MAX;
 
 #[derive(Clone, Debug)]
 struct Open {

@@ -10,7 +10,7 @@ mod tests;
 use super::raw::{CLOCK_EXT, RawRecord, kind};
 use super::sends::{Sender, Table, Unseen};
 use super::snapshot;
-use schedlab_model::event::{Context, IrqSource, Operation, PrevState, VruntimeClock};
+use schedlab_model::event::{Context, IrqSource, Operation, PrevState, RESULT_UNKNOWN, VruntimeClock};
 use schedlab_model::recording::codec::RecordingWriter;
 use schedlab_model::recording::{ChannelInfo, ChannelKind, TaskInfo};
 use schedlab_model::{ChannelId, CpuId, CpuSet, EventKind, Nanos, Nice, Policy, TaskAttributes, TaskId};
@@ -421,7 +421,7 @@ impl<W: Write> Translator<W> {
             }
             self.fills[channel.index()].in_flight -= counted;
         }
-        if result > 0 && result != i64::MAX {
+        if result > 0 && result != RESULT_UNKNOWN {
             let fill = &mut self.fills[channel.index()];
             // A sum of reads may be told before the sends it took from: nobody takes what was not given.
             if self.counting && operation == Operation::SocketReceive && fill.given {
