@@ -2,6 +2,7 @@
 
 use super::printed::{PLUGSCHED, order};
 use super::{Ours, Row, Run, hackbench_seconds, of_each, wakeup_means};
+use schedlab_report::compare::stats::median;
 use std::fmt::{self, Display, Formatter, Write};
 
 /// Ratios between schedulers may be so far from the slides'.
@@ -85,16 +86,15 @@ struct OfRuns {
 
 impl OfRuns {
     fn new(ours: &Ours, of_run: impl Fn(&Run) -> f64) -> OfRuns {
-        OfRuns::of(ours.runs().map(of_run).collect())
+        OfRuns::of(&ours.runs().map(of_run).collect::<Vec<f64>>())
     }
 
     /// None is a number if one of them is none.
-    fn of(mut all: Vec<f64>) -> OfRuns {
-        if all.iter().any(|value| value.is_nan()) {
-            return OfRuns { least: f64::NAN, middle: f64::NAN, most: f64::NAN };
-        }
-        all.sort_by(f64::total_cmp);
-        OfRuns { least: all[0], middle: all[all.len() / 2], most: all[all.len() - 1] }
+    fn of(all: &[f64]) -> OfRuns {
+        let least = all.iter().copied().fold(f64::INFINITY, smaller);
+        let most = all.iter().copied().fold(f64::NEG_INFINITY, larger);
+        let middle = median(all).filter(|_| !least.is_nan()).unwrap_or(f64::NAN);
+        OfRuns { least, middle, most }
     }
 }
 
@@ -246,11 +246,11 @@ mod tests {
 
     #[test]
     fn runs_are_judged_by_the_middle() {
-        let of_runs = OfRuns::of(vec![3.0, 1.0, 20.0, 2.0, 4.0]);
+        let of_runs = OfRuns::of(&[3.0, 1.0, 20.0, 2.0, 4.0]);
         assert_eq!((of_runs.least, of_runs.middle, of_runs.most), (1.0, 3.0, 20.0));
         assert_eq!(of_runs.to_string(), "3.00 (1.00 to 20.00)");
-        assert_eq!(OfRuns::of(vec![566.4, 601.0, 589.2]).to_string(), "589 (566 to 601)");
-        let missing = OfRuns::of(vec![1.0, f64::NAN, 2.0]);
+        assert_eq!(OfRuns::of(&[566.4, 601.0, 589.2]).to_string(), "589 (566 to 601)");
+        let missing = OfRuns::of(&[1.0, f64::NAN, 2.0]);
         assert!(missing.least.is_nan() && missing.middle.is_nan() && missing.most.is_nan());
     }
 
