@@ -1,10 +1,12 @@
-//! The channels of a play: pipes for bytes, words of shared memory for all others, an eventfd for tokens that somebody
-//! waits for together with other channels.
+//! The channels of a play: pipes and sockets for bytes, words of shared memory for all others, an eventfd for tokens that
+//! somebody waits for together with other channels.
 //!
-//! Every task opens ends of pipes of its own, so that an end is closed when its last task closes it or is gone.
+//! Every task opens ends of pipes of its own, so that an end is closed when its last task closes it or is gone. Sockets
+//! cannot be opened anew: the play keeps both ends for tasks that are forked, and nobody is told that all have closed theirs.
 
 use super::futex::{Condition, TICKETS, Word};
 use super::shared::SharedSlice;
+use super::socket;
 use schedlab_model::ChannelId;
 use schedlab_model::workload::{ChannelType, Op, Workload};
 use std::collections::BTreeMap;
@@ -23,6 +25,10 @@ enum Made {
         receive: OwnedFd,
         send: Mutex<Option<OwnedFd>>,
     },
+    Socket {
+        receive: OwnedFd,
+        send: OwnedFd,
+    },
     Eventfd(OwnedFd),
 }
 
@@ -37,14 +43,24 @@ pub struct Channels {
 impl Channels {
     /// Makes every channel with its initial content. What is not exactly as the workload wants it is added to `notes`.
     pub fn new(workload: &Workload, notes: &mut Vec<String>) -> io::Result<Channels> {
+        allow_descriptors()?;
         let words = SharedSlice::<Word>::new(workload.channels.len())?;
-        let (mut made, mut cells) = (Vec::new(), Vec::new());
+        let (mut made, mut cells, mut sockets) = (Vec::new(), Vec::new(), socket::Maker::default());
         let mut resized: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();
         for (index, spec) in workload.channels.iter().enumerate() {
             let initial = spec.initial;
             let waited = spec.kind == ChannelType::Condition;
             cells.push(if waited { Some(SharedSlice::new(TICKETS)?) } else { None });
             made.push(match spec.kind {
+                ChannelType::Bytes if spec.wakes_all_senders => {
+                    let message = message_bytes(workload, ChannelId(index as u32));
+                    let (receive, send, holds) = sockets.make(spec.capacity, message)?;
+                    if holds != spec.capacity {
+                        resized.entry((holds, spec.capacity)).or_default().push(&spec.name);
+                    }
+                    write_all(send.as_raw_fd(), &vec![0; usize::try_from(initial).unwrap_or(0)])?;
+                    Made::Socket { receive, send }
+                }
                 ChannelType::Bytes => {
                     let (receive, send): (OwnedFd, OwnedFd) =
                         io::pipe().map(|(receive, send)| (receive.into(), send.into()))?;
@@ -81,9 +97,15 @@ impl Channels {
         &self.words[channel.index()]
     }
 
-    /// Opens an end of a pipe anew; `None` for other channels.
+    /// Opens an end of a pipe anew, or copies that of a socket; `None` for other channels.
     pub fn open_end(&self, channel: ChannelId, sends: bool) -> io::Result<Option<File>> {
-        let Made::Pipe { receive, .. } = &self.made[channel.index()] else { return Ok(None) };
+        let receive = match &self.made[channel.index()] {
+            Made::Pipe { receive, .. } => receive,
+            Made::Socket { receive, send } => {
+                return if sends { send } else { receive }.try_clone().map(|end| Some(end.into()));
+            }
+            Made::Words | Made::Eventfd(_) => return Ok(None),
+        };
         // The link leads to the pipe itself, whichever end the descriptor is.
         let link = format!("/proc/self/fd/{}", receive.as_raw_fd());
         OpenOptions::new().read(!sends).write(sends).open(link).map(Some)
@@ -110,12 +132,17 @@ impl Channels {
 
     /// What a device hands over: bytes or tokens. Bytes for which there is no room are lost, as packets are.
     pub fn put(&self, channel: ChannelId, amount: u32) -> io::Result<()> {
-        let Made::Pipe { receive, .. } = &self.made[channel.index()] else {
-            return self.post(channel, amount);
+        let bytes = vec![0; amount as usize];
+        let put = match &self.made[channel.index()] {
+            Made::Pipe { receive, .. } => {
+                let link = format!("/proc/self/fd/{}", receive.as_raw_fd());
+                let end = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(link)?;
+                write_all(end.as_raw_fd(), &bytes)
+            }
+            Made::Socket { send, .. } => socket::send_now(send, &bytes),
+            Made::Words | Made::Eventfd(_) => return self.post(channel, amount),
         };
-        let link = format!("/proc/self/fd/{}", receive.as_raw_fd());
-        let end = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(link)?;
-        match write_all(end.as_raw_fd(), &vec![0; amount as usize]) {
+        match put {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(()),
         }
@@ -152,6 +179,7 @@ impl Channels {
                     let send = send.lock().expect("nobody panics with it");
                     all.extend(send.as_ref().map(AsRawFd::as_raw_fd));
                 }
+                Made::Socket { receive, send } => all.extend([receive.as_raw_fd(), send.as_raw_fd()]),
                 Made::Eventfd(fd) => all.push(fd.as_raw_fd()),
             }
         }
@@ -166,7 +194,17 @@ fn resized_note(holds: u64, wanted: u64, names: &[&str]) -> String {
         1 => format!("channel '{first}' holds"),
         count => format!("{count} channels, '{first}' to '{last}', hold"),
     };
-    format!("{who} {holds} bytes instead of {wanted}: pipes hold whole pages")
+    format!("{who} {holds} bytes instead of {wanted}: so the kernel makes pipes and sockets")
+}
+
+/// The largest message that is sent into it, bytes; 1 if none is.
+fn message_bytes(workload: &Workload, to: ChannelId) -> u32 {
+    let ops = workload.programs.iter().flat_map(|program| &program.ops);
+    let sent = ops.filter_map(|op| match op {
+        Op::Send { channel, bytes } if *channel == to => Some(*bytes),
+        _ => None,
+    });
+    sent.max().unwrap_or(1)
 }
 
 /// Whether a task waits for it together with others.
@@ -181,6 +219,22 @@ fn set_pipe_size(pipe: &OwnedFd, capacity: u64) -> io::Result<u64> {
     // SAFETY: a plain call on our descriptor.
     let got = unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, size) };
     u64::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// As many descriptors as this process may have: it begins with fewer, for those who use `select()`.
+fn allow_descriptors() -> io::Result<()> {
+    // SAFETY: the kernel fills the limits, and reads them.
+    let result = unsafe {
+        let mut limits: libc::rlimit = std::mem::zeroed();
+        match libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) {
+            0 => {
+                limits.rlim_cur = limits.rlim_max;
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits)
+            }
+            error => error,
+        }
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn eventfd(tokens: u32) -> io::Result<OwnedFd> {
@@ -225,20 +279,20 @@ pub fn poll(all: &[RawFd], until: Option<u64>) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedlab_model::workload::builtin;
 
-    /// hackbench has a pipe for each receiver, all of one size: one sentence says so.
+    /// Channels of one size are told once.
     #[test]
-    fn pipes_of_another_size_are_told_once() {
-        let workload =
-            builtin::make("hackbench:groups=1,buffer=36400,ready=4096").expect("known").expect("can be made");
+    fn pipes_of_another_size_are_told() {
+        let text = "name = \"p\"\n[channels]\np = { type = \"bytes\", capacity = 36400, count = 20 }\n\
+                    [[task]]\nname = \"a\"\nsteps = [{ run = \"1us\" }]";
+        let workload = schedlab_model::workload::file::parse(text).expect("reads");
         let mut notes = Vec::new();
         Channels::new(&workload, &mut notes).expect("pipes");
-        let told = "20 channels, 'socket0.0' to 'socket0.19', hold 65536 bytes instead of 36400: pipes hold whole pages";
+        let told = "20 channels, 'p0' to 'p19', hold 65536 bytes instead of 36400: so the kernel makes pipes and sockets";
         assert_eq!(notes, [told]);
         assert_eq!(
             resized_note(4_096, 1, &["a"]),
-            "channel 'a' holds 4096 bytes instead of 1: pipes hold whole pages"
+            "channel 'a' holds 4096 bytes instead of 1: so the kernel makes pipes and sockets"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Plays a workload on the running kernel: real threads and processes, real pipes, timers and CPU time.
+//! Plays a workload on the running kernel: real threads and processes, real pipes, sockets, timers and CPU time.
 //!
 //! The live arm of "one scenario, two arms": the simulator runs the same [`Workload`]. What the player cannot do
 //! faithfully it refuses before anything starts ([`playable`]). [`Company`] plays in processes of its own, as the workload
@@ -13,6 +13,7 @@ mod company;
 mod futex;
 mod playable;
 pub(crate) mod shared;
+mod socket;
 mod stage;
 mod task;
 mod watch;
