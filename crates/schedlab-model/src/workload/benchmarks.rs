@@ -93,7 +93,8 @@ fn socket_of(b: &mut Builder, name: &str, bytes: u64, room_to_resume: u64) -> Ch
 
 /// The benchmark of the slides of 2006: `waker` wakes `woken` by a condition; the time from before the broadcast until
 /// `woken` has come back from its wait, with the mutex, is a sample. Both ends are told by jobs: the waker's begins before
-/// the broadcast, the woken one's is over as it begins. No broadcast is lost: the mutex is free only when `woken` waits, or
+/// the broadcast, the woken one's is over as it begins. So is how late the waker is after its timer, by a job that has a
+/// deadline. No broadcast is lost: the mutex is free only when `woken` waits, or
 /// is about to be `ready`.
 pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
     let (samples, time) = (p.count("samples", 1_000_000)?.max(1), p.time("run")?);
@@ -123,6 +124,7 @@ pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
     let broadcast = vec![
         Op::Take { channel: ready, timeout: None },
         timer,
+        Op::JobEnd,
         run(time),
         // Who is ready holds the lock until it waits.
         Op::Lock { channel: lock },

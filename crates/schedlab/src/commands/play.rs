@@ -192,12 +192,7 @@ impl Player<'_> {
 
     /// Only what tasks are told of themselves.
     fn bare(&self, run: u32) -> Played {
-        let mut company = self.play(run).gather()?;
-        let bar = progress::spinner(self.context.quiet, format!("playing {}", self.args.work));
-        company.begin();
-        company.wait(&|| self.interrupted.load(Ordering::Relaxed));
-        bar.finish_and_clear();
-        let ended = company.end().map_err(failure)?;
+        let ended = self.play(run).bare()?;
         let mut metrics = RunMetrics::default();
         if !ended.cut {
             metrics.values.insert(Metric::Makespan, ended.wall.0 as f64);
@@ -277,6 +272,16 @@ pub(super) struct Recorded {
 impl Play<'_> {
     fn gather(&self) -> Result<Company, Failure> {
         Company::gather(self.workload, self.seed, self.duration).map_err(failure)
+    }
+
+    /// Without the recorder.
+    pub fn bare(&self) -> Result<Ended, Failure> {
+        let mut company = self.gather()?;
+        let bar = progress::spinner(self.context.quiet, format!("playing {}", self.what));
+        company.begin();
+        company.wait(&|| self.interrupted.load(Ordering::Relaxed));
+        bar.finish_and_clear();
+        company.end().map_err(failure)
     }
 
     /// Beneath the recorder.

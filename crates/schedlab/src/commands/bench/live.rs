@@ -1,7 +1,7 @@
 //! The live arm: every part under every scheduler on this machine, one after the other, with undo.
 //!
-//! wakeup and interbench are played beneath the recorder and their samples taken from the recording as from a simulated
-//! run; hackbench is the program of that name, and what loads a disk or the memory are processes ([`loads`]). A scheduler is held as by `schedlab run`: the kernel's own is back when the
+//! interbench is played beneath the recorder and its samples taken from the recording as from a simulated run; of wakeup
+//! the threads tell themselves, as no scheduler knows that a recorder is there to measure; hackbench is the program of that name, and what loads a disk or the memory are processes ([`loads`]). A scheduler is held as by `schedlab run`: the kernel's own is back when the
 //! part is over, at Ctrl-C, and if this process is killed.
 
 use super::interbench::Frames;
@@ -17,10 +17,10 @@ use crate::inputs::machines;
 use crate::inputs::work::{self, Work};
 use anyhow::anyhow;
 use schedlab_host::guest;
-use schedlab_model::Nanos;
 use schedlab_model::event::EventSink;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::outcome::Obtained;
+use schedlab_model::{Nanos, TaskId};
 use schedlab_report::MetricsCollector;
 use std::process::Command;
 use std::sync::Arc;
@@ -111,6 +111,9 @@ impl Live<'_> {
             what: work,
             context: self.context,
         };
+        if self.args.bench == Bench::Wakeup {
+            return self.wakes(part, &play);
+        }
         let Recorded { recording, cut, notes } = play.recorded()?;
         let mut row = Row::of(part, self.obtained());
         row.duration_ns = recording.duration.0;
@@ -119,7 +122,7 @@ impl Live<'_> {
         let never = AtomicBool::new(false);
         let feed = |sink: &mut dyn EventSink| {
             for (id, info) in recording.tasks.iter().enumerate() {
-                sink.task(schedlab_model::TaskId(id as u32), info);
+                sink.task(TaskId(id as u32), info);
             }
             recording.events.iter().for_each(|event| sink.event(event));
         };
@@ -127,10 +130,6 @@ impl Live<'_> {
             let mut frames = Frames::of(task, &never);
             feed(&mut frames);
             (row.frames, row.samples_ns) = (Some(frames.counts), frames.latencies_ns);
-        } else if self.args.bench == Bench::Wakeup {
-            let mut wakes = Wakes::new(&never);
-            feed(&mut wakes);
-            (row.samples_ns, row.waker_error_ns) = (wakes.latencies_ns, wakes.waker_error_ns);
         } else if self.args.bench == Bench::Hackbench {
             let mut start = Start::new(&never);
             feed(&mut start);
@@ -139,8 +138,27 @@ impl Live<'_> {
         let tasks = MetricsCollector::of_recording(&recording).tasks;
         let load = tasks.iter().filter(|task| !task.target && task.name != "woken");
         let all: u64 = tasks.iter().map(|task| task.cpu_time.0).sum();
-        row.load_cpu_percent =
-            100.0 * load.map(|task| task.cpu_time.0).sum::<u64>() as f64 / all.max(1) as f64;
+        let load: u64 = load.map(|task| task.cpu_time.0).sum();
+        row.load_cpu_percent = Some(100.0 * load as f64 / all.max(1) as f64);
+        Ok(row)
+    }
+
+    /// The wake-up benchmark by its own threads' clocks.
+    fn wakes(&self, part: &str, play: &Play<'_>) -> Result<Row, Failure> {
+        let mut ended = play.bare()?;
+        let mut row = Row::of(part, self.obtained());
+        (row.duration_ns, row.notes) = (ended.wall.0, ended.notes);
+        row.cut = ended.cut && play.workload.duration.is_none();
+        let never = AtomicBool::new(false);
+        let mut wakes = Wakes::new(&never);
+        for (id, task) in ended.tasks.iter().enumerate() {
+            wakes.name(TaskId(id as u32), &play.workload.tasks[task.row].name);
+        }
+        ended.jobs.sort_by_key(|job| job.time);
+        for job in &ended.jobs {
+            wakes.job(TaskId(job.task as u32), job.time, job.released, job.deadline);
+        }
+        (row.samples_ns, row.waker_error_ns) = (wakes.latencies_ns, wakes.waker_error_ns);
         Ok(row)
     }
 

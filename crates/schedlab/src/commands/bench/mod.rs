@@ -45,14 +45,17 @@ pub struct Row {
     pub ended: Option<String>,
     /// From wake-up to run, in ns; of interbench the latencies of frames.
     pub samples_ns: Vec<u64>,
-    /// How late the waker ran after its timer, in ns.
+    /// How late the waker was back from its timer, in ns.
     pub waker_error_ns: Vec<u64>,
-    /// How much of all CPU time the load had, in per cent.
-    pub load_cpu_percent: f64,
-    /// How long a task of the load waited for a CPU at most, in ns.
-    pub load_wait_max_ns: u64,
-    /// Switches of tasks, to and from idle too.
-    pub context_switches: u64,
+    /// How much of all CPU time the load had, in per cent; not of wake-ups that are measured live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_cpu_percent: Option<f64>,
+    /// How long a task of the load waited for a CPU at most, in ns; simulated only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_wait_max_ns: Option<u64>,
+    /// Switches of tasks, to and from idle too; simulated only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_switches: Option<u64>,
     /// Whether it was not run, for want of room; a note says which.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
@@ -76,9 +79,9 @@ impl Row {
             ended: None,
             samples_ns: Vec::new(),
             waker_error_ns: Vec::new(),
-            load_cpu_percent: 0.0,
-            load_wait_max_ns: 0,
-            context_switches: 0,
+            load_cpu_percent: None,
+            load_wait_max_ns: None,
+            context_switches: None,
             left_out: false,
             notes: Vec::new(),
             frames: None,

@@ -1,4 +1,4 @@
-//! Takes the samples of a benchmark from the events of its run, simulated or recorded.
+//! Takes the samples of a benchmark from the events of its run, simulated or recorded, or from what its tasks tell.
 
 use schedlab_model::event::{Context, Event, EventKind, EventSink};
 use schedlab_model::recording::TaskInfo;
@@ -14,20 +14,43 @@ pub struct Wakes<'a> {
     /// may tell of its own only after the woken thread has run on another CPU.
     broadcast: Option<Nanos>,
     answer: Option<Nanos>,
-    due: Option<Nanos>,
     interrupted: &'a AtomicBool,
     /// From before the broadcast until the woken thread is back from its wait, with the mutex, in ns.
     pub latencies_ns: Vec<u64>,
-    /// From the waker's timer until it runs, in ns.
+    /// From the waker's timer until it is back from its sleep, in ns.
     pub waker_error_ns: Vec<u64>,
 }
 
 impl Wakes<'_> {
     /// Nothing has happened yet.
     pub fn new(interrupted: &AtomicBool) -> Wakes<'_> {
-        let (waker, woken, broadcast, answer, due) = (None, None, None, None, None);
+        let (waker, woken, broadcast, answer) = (None, None, None, None);
         let (latencies_ns, waker_error_ns) = (Vec::new(), Vec::new());
-        Wakes { waker, woken, broadcast, answer, due, interrupted, latencies_ns, waker_error_ns }
+        Wakes { waker, woken, broadcast, answer, interrupted, latencies_ns, waker_error_ns }
+    }
+
+    /// Says what a task is called.
+    pub fn name(&mut self, id: TaskId, name: &str) {
+        match name {
+            "waker" => self.waker = Some(id),
+            "woken" => self.woken = Some(id),
+            _ => {}
+        }
+    }
+
+    /// A job is over: the woken thread's with its answer, the waker's when its timer has let it go, which has a deadline,
+    /// and with its broadcast.
+    pub fn job(&mut self, task: TaskId, time: Nanos, released: Nanos, deadline: Nanos) {
+        if Some(task) == self.woken {
+            self.answer = Some(time);
+        } else if Some(task) != self.waker {
+            return;
+        } else if deadline < Nanos::MAX {
+            self.waker_error_ns.push(time.saturating_sub(released).0);
+        } else {
+            self.broadcast = Some(released);
+        }
+        self.pair();
     }
 
     /// A sample is whole when both its ends are known.
@@ -49,28 +72,12 @@ impl EventSink for Wakes<'_> {
     }
 
     fn task(&mut self, id: TaskId, info: &TaskInfo) {
-        match info.name.as_str() {
-            "waker" => self.waker = Some(id),
-            "woken" => self.woken = Some(id),
-            _ => {}
-        }
+        self.name(id, &info.name);
     }
 
     fn event(&mut self, event: &Event) {
-        match event.kind {
-            EventKind::Job { task, released, .. } if Some(task) == self.waker => {
-                self.broadcast = Some(released);
-                self.pair();
-            }
-            EventKind::Job { task, .. } if Some(task) == self.woken => {
-                self.answer = Some(event.time);
-                self.pair();
-            }
-            EventKind::TimerExpire { task, due } if Some(task) == self.waker => self.due = Some(due),
-            EventKind::Switch { next, .. } if Some(next) == self.waker => {
-                self.waker_error_ns.extend(self.due.take().map(|due| (event.time - due).0));
-            }
-            _ => {}
+        if let EventKind::Job { task, released, deadline } = event.kind {
+            self.job(task, event.time, released, deadline);
         }
     }
 }

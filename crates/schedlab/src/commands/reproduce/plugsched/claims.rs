@@ -195,8 +195,8 @@ fn outliers(ours: &Ours) -> Vec<Claim> {
 
 /// How the load fares beside the benchmark: its part of the CPU, and the longest wait of one of its tasks.
 fn load(ours: &Ours) -> Vec<Claim> {
-    let share = of_each(&ours.first.wakeup, "normal", |row| Some(row.load_cpu_percent));
-    let wait = of_each(&ours.first.wakeup, "normal", |row| Some(row.load_wait_max_ns as f64 / 1e9));
+    let share = of_each(&ours.first.wakeup, "normal", |row| row.load_cpu_percent);
+    let wait = of_each(&ours.first.wakeup, "normal", |row| Some(row.load_wait_max_ns? as f64 / 1e9));
     let shares = share.map(|percent| format!("{percent:.0} %")).join(", ");
     let waits = wait.map(|seconds| format!("{seconds:.1} s")).join(", ");
     vec![claim(
