@@ -43,7 +43,18 @@ pub struct Channels {
 impl Channels {
     /// Makes every channel with its initial content. What is not exactly as the workload wants it is added to `notes`.
     pub fn new(workload: &Workload, notes: &mut Vec<String>) -> io::Result<Channels> {
-        allow_descriptors()?;
+        let most = allow_descriptors()?;
+        Channels::make(workload, notes).map_err(|error| match error.raw_os_error() {
+            Some(libc::EMFILE) => io::Error::other(format!(
+                "{} of them need more than the {most} open files that a process may have; allow more (as root `ulimit -n`), \
+                 or give the workload fewer",
+                workload.channels.len()
+            )),
+            _ => error,
+        })
+    }
+
+    fn make(workload: &Workload, notes: &mut Vec<String>) -> io::Result<Channels> {
         let words = SharedSlice::<Word>::new(workload.channels.len())?;
         let (mut made, mut cells, mut sockets) = (Vec::new(), Vec::new(), socket::Maker::default());
         let mut resized: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();
@@ -221,20 +232,20 @@ fn set_pipe_size(pipe: &OwnedFd, capacity: u64) -> io::Result<u64> {
     u64::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// As many descriptors as this process may have: it begins with fewer, for those who use `select()`.
-fn allow_descriptors() -> io::Result<()> {
-    // SAFETY: the kernel fills the limits, and reads them.
-    let result = unsafe {
-        let mut limits: libc::rlimit = std::mem::zeroed();
-        match libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) {
-            0 => {
-                limits.rlim_cur = limits.rlim_max;
-                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits)
-            }
-            error => error,
-        }
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// Lets this process have as many descriptors as it may, and says how many: it begins with fewer, for those who use
+/// `select()`.
+fn allow_descriptors() -> io::Result<u64> {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the limits.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    limits.rlim_cur = limits.rlim_max;
+    // SAFETY: the kernel reads them.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(limits.rlim_max)
 }
 
 fn eventfd(tokens: u32) -> io::Result<OwnedFd> {
