@@ -43,20 +43,14 @@ pub struct Channels {
 impl Channels {
     /// Makes every channel with its initial content. What is not exactly as the workload wants it is added to `notes`.
     pub fn new(workload: &Workload, notes: &mut Vec<String>) -> io::Result<Channels> {
-        let most = allow_descriptors()?;
-        Channels::make(workload, notes).map_err(|error| match error.raw_os_error() {
-            Some(libc::EMFILE) => io::Error::other(format!(
-                "{} of them need more than the {most} open files that a process may have; allow more (as root `ulimit -n`), \
-                 or give the workload fewer",
-                workload.channels.len()
-            )),
-            _ => error,
-        })
+        allow_descriptors();
+        Channels::make(workload, notes).map_err(with_remedy)
     }
 
     fn make(workload: &Workload, notes: &mut Vec<String>) -> io::Result<Channels> {
         let words = SharedSlice::<Word>::new(workload.channels.len())?;
         let (mut made, mut cells, mut sockets) = (Vec::new(), Vec::new(), socket::Maker::default());
+        let messages = message_bytes(workload);
         let mut resized: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();
         for (index, spec) in workload.channels.iter().enumerate() {
             let initial = spec.initial;
@@ -64,12 +58,12 @@ impl Channels {
             cells.push(if waited { Some(SharedSlice::new(TICKETS)?) } else { None });
             made.push(match spec.kind {
                 ChannelType::Bytes if spec.wakes_all_senders => {
-                    let message = message_bytes(workload, ChannelId(index as u32));
+                    let message = messages.get(&ChannelId(index as u32)).copied().unwrap_or(1);
                     let (receive, send, holds) = sockets.make(spec.capacity, message)?;
                     if holds != spec.capacity {
                         resized.entry((holds, spec.capacity)).or_default().push(&spec.name);
                     }
-                    write_all(send.as_raw_fd(), &vec![0; usize::try_from(initial).unwrap_or(0)])?;
+                    socket::send_now(&send, &vec![0; usize::try_from(initial).unwrap_or(0)])?;
                     Made::Socket { receive, send }
                 }
                 ChannelType::Bytes => {
@@ -113,13 +107,14 @@ impl Channels {
         let receive = match &self.made[channel.index()] {
             Made::Pipe { receive, .. } => receive,
             Made::Socket { receive, send } => {
-                return if sends { send } else { receive }.try_clone().map(|end| Some(end.into()));
+                let copy = if sends { send } else { receive }.try_clone();
+                return copy.map(|end| Some(end.into())).map_err(with_remedy);
             }
             Made::Words | Made::Eventfd(_) => return Ok(None),
         };
         // The link leads to the pipe itself, whichever end the descriptor is.
         let link = format!("/proc/self/fd/{}", receive.as_raw_fd());
-        OpenOptions::new().read(!sends).write(sends).open(link).map(Some)
+        OpenOptions::new().read(!sends).write(sends).open(link).map(Some).map_err(with_remedy)
     }
 
     /// The descriptor that others poll and post to.
@@ -143,14 +138,14 @@ impl Channels {
 
     /// What a device hands over: bytes or tokens. Bytes for which there is no room are lost, as packets are.
     pub fn put(&self, channel: ChannelId, amount: u32) -> io::Result<()> {
-        let bytes = vec![0; amount as usize];
+        let bytes = || vec![0; amount as usize];
         let put = match &self.made[channel.index()] {
             Made::Pipe { receive, .. } => {
                 let link = format!("/proc/self/fd/{}", receive.as_raw_fd());
                 let end = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(link)?;
-                write_all(end.as_raw_fd(), &bytes)
+                write_all(end.as_raw_fd(), &bytes())
             }
-            Made::Socket { send, .. } => socket::send_now(send, &bytes),
+            Made::Socket { send, .. } => socket::send_now(send, &bytes()),
             Made::Words | Made::Eventfd(_) => return self.post(channel, amount),
         };
         match put {
@@ -208,14 +203,16 @@ fn resized_note(holds: u64, wanted: u64, names: &[&str]) -> String {
     format!("{who} {holds} bytes instead of {wanted}: so the kernel makes pipes and sockets")
 }
 
-/// The largest message that is sent into it, bytes; 1 if none is.
-fn message_bytes(workload: &Workload, to: ChannelId) -> u32 {
-    let ops = workload.programs.iter().flat_map(|program| &program.ops);
-    let sent = ops.filter_map(|op| match op {
-        Op::Send { channel, bytes } if *channel == to => Some(*bytes),
-        _ => None,
-    });
-    sent.max().unwrap_or(1)
+/// The largest message that is sent into each channel, bytes.
+fn message_bytes(workload: &Workload) -> BTreeMap<ChannelId, u32> {
+    let mut largest = BTreeMap::new();
+    for op in workload.programs.iter().flat_map(|program| &program.ops) {
+        if let Op::Send { channel, bytes } = op {
+            let message = largest.entry(*channel).or_insert(*bytes);
+            *message = (*message).max(*bytes);
+        }
+    }
+    largest
 }
 
 /// Whether a task waits for it together with others.
@@ -232,20 +229,31 @@ fn set_pipe_size(pipe: &OwnedFd, capacity: u64) -> io::Result<u64> {
     u64::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Lets this process have as many descriptors as it may, and says how many: it begins with fewer, for those who use
-/// `select()`.
-fn allow_descriptors() -> io::Result<u64> {
-    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel fills the limits.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+/// Lets this process have as many descriptors as it may: it begins with fewer, for those who use `select()`. Where the
+/// kernel refuses, those it has may do.
+fn allow_descriptors() {
+    let mut limits = descriptors();
     limits.rlim_cur = limits.rlim_max;
-    // SAFETY: the kernel reads them.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) } < 0 {
-        return Err(io::Error::last_os_error());
+    // SAFETY: the kernel reads the limits.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) };
+}
+
+fn descriptors() -> libc::rlimit {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills them; it refuses nobody his own.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) };
+    limits
+}
+
+fn with_remedy(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::EMFILE) {
+        return error;
     }
-    Ok(limits.rlim_max)
+    io::Error::other(format!(
+        "a process may have {} open files here, and the channels of the workload need more: allow more (as root, `ulimit -n`), \
+         or give it fewer",
+        descriptors().rlim_cur
+    ))
 }
 
 fn eventfd(tokens: u32) -> io::Result<OwnedFd> {
@@ -259,11 +267,15 @@ fn eventfd(tokens: u32) -> io::Result<OwnedFd> {
 
 /// Writes all of `bytes`, waiting while they do not fit.
 pub fn write_all(to: RawFd, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the slice is valid for its length.
+    by_parts(bytes, |left| unsafe { libc::write(to, left.as_ptr().cast(), left.len()) })
+}
+
+/// Calls until all of `bytes` have gone: `call` says how many did of what is left, or a negative number.
+pub fn by_parts(bytes: &[u8], call: impl Fn(&[u8]) -> isize) -> io::Result<()> {
     let mut left = bytes;
     while !left.is_empty() {
-        // SAFETY: the slice is valid for its length.
-        let written = unsafe { libc::write(to, left.as_ptr().cast(), left.len()) };
-        left = &left[usize::try_from(written).map_err(|_| io::Error::last_os_error())?..];
+        left = &left[usize::try_from(call(left)).map_err(|_| io::Error::last_os_error())?..];
     }
     Ok(())
 }
@@ -291,7 +303,7 @@ pub fn poll(all: &[RawFd], until: Option<u64>) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// Channels of one size are told once.
+    /// Those of one size in one sentence.
     #[test]
     fn pipes_of_another_size_are_told() {
         let text = "name = \"p\"\n[channels]\np = { type = \"bytes\", capacity = 36400, count = 20 }\n\

@@ -1,78 +1,65 @@
 //! Sockets of a play: pairs of Unix stream sockets that hold as many messages as the workload says.
 //!
 //! The kernel counts a message by the memory that it takes, several times its bytes, and differently from version to
-//! version: what one takes here is tried out.
+//! version: it is asked what one takes.
 
+use super::channel::by_parts;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Makes them; remembers what was tried.
+/// Makes them; remembers what messages take.
 #[derive(Default)]
 pub struct Maker {
     /// Memory of a message by its bytes.
-    memory: BTreeMap<u32, f64>,
+    memory: BTreeMap<u32, u64>,
 }
 
 impl Maker {
     /// The receiving and the sending end of a socket for `capacity` bytes in messages of so many, and what it does hold.
     pub fn make(&mut self, capacity: u64, message: u32) -> io::Result<(OwnedFd, OwnedFd, u64)> {
         let (receive, send) = UnixStream::pair()?;
+        let message = message.max(1);
         let memory = match self.memory.get(&message) {
             Some(memory) => *memory,
-            None => {
-                let memory = memory_of(message)?;
-                self.memory.insert(message, memory);
-                memory
-            }
+            None => *self.memory.entry(message).or_insert(memory_of(message)?),
         };
-        let bytes = u64::from(message.max(1));
-        let messages = (capacity / bytes).max(1);
+        let messages = (capacity / u64::from(message)).max(1);
         // A message goes in while the buffer is not full: the last one reaches beyond its end.
-        set_buffer(&send, ((messages as f64 - 0.5) * memory) as libc::c_int)?;
-        let holds = (f64::from(buffer(&send)?) / memory).ceil() as u64;
-        let holds = if holds == messages { capacity } else { holds * bytes };
+        set_buffer(&send, messages.saturating_mul(memory) - memory / 2)?;
+        let holds = buffer(&send)?.div_ceil(memory);
+        let holds = if holds == messages { capacity } else { holds * u64::from(message) };
         Ok((receive.into(), send.into(), holds))
     }
 }
 
 /// Sends all of `bytes` without waiting.
-pub fn send_now(send: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
-    let mut left = bytes;
-    while !left.is_empty() {
+pub fn send_now(send: &impl AsRawFd, bytes: &[u8]) -> io::Result<()> {
+    by_parts(bytes, |left| {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: the slice is valid for its length.
-        let sent = unsafe { libc::send(send.as_raw_fd(), left.as_ptr().cast(), left.len(), flags) };
-        left = &left[usize::try_from(sent).map_err(|_| io::Error::last_os_error())?..];
-    }
-    Ok(())
+        unsafe { libc::send(send.as_raw_fd(), left.as_ptr().cast(), left.len(), flags) }
+    })
 }
 
-/// What a message takes of a socket's buffer: its size, by how many messages fill it.
-fn memory_of(message: u32) -> io::Result<f64> {
-    let (mut send, _receive) = UnixStream::pair()?;
-    send.set_nonblocking(true)?;
-    let bytes = vec![0; message.max(1) as usize];
-    let mut messages = 0;
-    loop {
-        match send.write(&bytes) {
-            Ok(sent) if sent == bytes.len() => messages += 1,
-            Ok(_) => break,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error),
-        }
-    }
-    // The last one reached beyond the end, by half of it in the mean; it takes whole lines of memory.
-    let memory = f64::from(buffer(&send)?) / (f64::from(messages) - 0.5).max(0.5);
-    Ok((memory / LINE_BYTES).round().max(1.0) * LINE_BYTES)
+/// What a message takes of a socket's buffer.
+fn memory_of(message: u32) -> io::Result<u64> {
+    let (_receive, send) = UnixStream::pair()?;
+    // One that takes half of the buffer is sent in parts.
+    set_buffer(&send, u64::from(message) * 4 + ROOM_BYTES)?;
+    send_now(&send, &vec![0; message as usize])?;
+    let mut queued: libc::c_int = 0;
+    // SAFETY: the kernel writes an int where there is one.
+    let result = unsafe { libc::ioctl(send.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(u64::try_from(queued).unwrap_or(0).max(1)) }
 }
 
-const LINE_BYTES: f64 = 64.0;
+const ROOM_BYTES: u64 = 65_536;
 
 /// Bytes of memory that messages in flight may take.
-fn buffer(send: &impl AsRawFd) -> io::Result<libc::c_int> {
+fn buffer(send: &impl AsRawFd) -> io::Result<u64> {
     let (mut value, mut length): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
     // SAFETY: the kernel writes an int where there is one.
     let result = unsafe {
@@ -84,13 +71,13 @@ fn buffer(send: &impl AsRawFd) -> io::Result<libc::c_int> {
             &raw mut length,
         )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(u64::try_from(value).unwrap_or(0)) }
 }
 
 /// Sets it, as near as the kernel allows: beyond its limit only for root.
-fn set_buffer(send: &impl AsRawFd, bytes: libc::c_int) -> io::Result<()> {
+fn set_buffer(send: &impl AsRawFd, bytes: u64) -> io::Result<()> {
     // The kernel doubles what it is given.
-    let value = bytes / 2;
+    let value = libc::c_int::try_from(bytes / 2).unwrap_or(libc::c_int::MAX);
     let set = |option| {
         // SAFETY: the kernel reads an int where there is one.
         let result = unsafe {
@@ -119,7 +106,9 @@ mod tests {
     #[test]
     fn a_socket_holds_as_many_messages_as_asked_for() {
         let mut maker = Maker::default();
-        for (capacity, message, messages) in [(27_800, 100, 278), (278, 1, 278), (10_000, 100, 100)] {
+        for (capacity, message, messages) in
+            [(27_800, 100, 278), (278, 1, 278), (40_000, 2_000, 20), (100_000, 10_000, 10)]
+        {
             let (_receive, send, holds) = maker.make(capacity, message).expect("a socket");
             assert_eq!(holds, capacity);
             assert_eq!(fits(&send, message as usize), messages, "{capacity} bytes of {message}");

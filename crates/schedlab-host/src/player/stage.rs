@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Tasks that can be told apart, forked ones included; later ones run, but are not named.
 const SLOTS_MAX: usize = 1 << 20;
 /// Jobs whose ends are kept.
-const MARKS_MAX: usize = 1 << 21;
+const MARKS_MAX: usize = 3 << 20;
 /// Of both where nobody asks for them: less memory, so that the kernel need not make room for it.
 const FEW: usize = 1 << 10;
 

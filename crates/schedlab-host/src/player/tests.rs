@@ -2,11 +2,15 @@
 
 use super::*;
 use schedlab_model::Nanos;
+use schedlab_model::workload::builtin;
 use schedlab_model::workload::file::parse;
 
 fn company(text: &str) -> Ended {
-    let workload = parse(text).expect("reads");
-    let mut company = Company::gather(&workload, 1, None).expect("gathers");
+    company_of(&parse(text).expect("reads"))
+}
+
+fn company_of(workload: &Workload) -> Ended {
+    let mut company = Company::gather(workload, 1, None).expect("gathers");
     company.begin();
     company.wait(&|| false);
     company.end().expect("plays")
@@ -34,6 +38,19 @@ fn a_pipe_carries_a_message_and_its_end() {
     let ended = company(PAIR);
     assert!(!ended.cut && ended.tasks.iter().all(|task| task.ended), "{ended:?}");
     assert!(ended.wall >= Nanos::from_millis(2), "{ended:?}");
+}
+
+/// Workers fork while the play runs, after it has begun to close what is the parent's.
+#[test]
+fn hackbench_sends_all_its_messages_over_sockets() {
+    let workload = builtin::make("hackbench:groups=1,loops=20,fds=5").expect("known").expect("can be made");
+    let ended = company_of(&workload);
+    assert!(!ended.cut && ended.notes.is_empty(), "{ended:?}");
+    assert_eq!(
+        ended.tasks.iter().filter(|task| task.ended).count(),
+        11,
+        "ten workers and their parent: {ended:?}"
+    );
 }
 
 #[test]

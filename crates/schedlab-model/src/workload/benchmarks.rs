@@ -48,7 +48,7 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
         }
         let sender = b.program(start.iter().cloned().chain(repeat(loops, round)).collect());
         for (fd, &channel) in pipes.iter().enumerate() {
-            let body = vec![Op::Receive { channel, bytes }, run(receive)];
+            let body = vec![Op::ReceiveAll { channel, bytes }, run(receive)];
             let ops = start.iter().cloned().chain(repeat(loops * fds, body)).collect();
             let name = format!("receiver{group}.{fd}");
             let task = b.task(&name, &name, TaskAttributes::default(), ops);
@@ -94,8 +94,7 @@ fn socket_of(b: &mut Builder, name: &str, bytes: u64, room_to_resume: u64) -> Ch
 /// The benchmark of the slides of 2006: `waker` wakes `woken` by a condition; the time from before the broadcast until
 /// `woken` has come back from its wait, with the mutex, is a sample. Both ends are told by jobs: the waker's begins before
 /// the broadcast, the woken one's is over as it begins. So is how late the waker is after its timer, by a job that has a
-/// deadline. No broadcast is lost: the mutex is free only when `woken` waits, or
-/// is about to be `ready`.
+/// deadline. No broadcast is lost: the mutex is free only when `woken` waits, or is about to be `ready`.
 pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
     let (samples, time) = (p.count("samples", 1_000_000)?.max(1), p.time("run")?);
     let loops = p.count("loops", 1_000_000)?;

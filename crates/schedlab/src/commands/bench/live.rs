@@ -1,8 +1,9 @@
 //! The live arm: every part under every scheduler on this machine, one after the other, with undo.
 //!
 //! interbench is played beneath the recorder and its samples taken from the recording as from a simulated run; of wakeup
-//! the threads tell themselves, as no scheduler knows that a recorder is there to measure; hackbench is the program of that name, and what loads a disk or the memory are processes ([`loads`]). A scheduler is held as by `schedlab run`: the kernel's own is back when the
-//! part is over, at Ctrl-C, and if this process is killed.
+//! the threads tell themselves, as no scheduler knows that a recorder is there to measure; hackbench is the program of that
+//! name, and what loads a disk or the memory are processes ([`loads`]). A scheduler is held as by `schedlab run`: the
+//! kernel's own is back when the part is over, at Ctrl-C, and if this process is killed.
 
 use super::interbench::Frames;
 use super::loads::{self, Loads};
@@ -136,7 +137,7 @@ impl Live<'_> {
             row.duration_ns = start.time_since(row.duration_ns);
         }
         let tasks = MetricsCollector::of_recording(&recording).tasks;
-        let load = tasks.iter().filter(|task| !task.target && task.name != "woken");
+        let load = tasks.iter().filter(|task| !task.target);
         let all: u64 = tasks.iter().map(|task| task.cpu_time.0).sum();
         let load: u64 = load.map(|task| task.cpu_time.0).sum();
         row.load_cpu_percent = Some(100.0 * load as f64 / all.max(1) as f64);

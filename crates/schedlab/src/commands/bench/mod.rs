@@ -47,7 +47,7 @@ pub struct Row {
     pub samples_ns: Vec<u64>,
     /// How late the waker was back from its timer, in ns.
     pub waker_error_ns: Vec<u64>,
-    /// How much of all CPU time the load had, in per cent; not of wake-ups that are measured live.
+    /// How much of all CPU time the load had, in per cent, where its tasks were seen: simulated or recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_cpu_percent: Option<f64>,
     /// How long a task of the load waited for a CPU at most, in ns; simulated only.
