@@ -17,24 +17,27 @@ use serde_json::{Value, json};
 
 /// Shows it as text or JSON.
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
-    if args.what == FAIR && !args.character {
+    let is_object = args.what.ends_with(".o") || schedulers::library().contains(&args.what.as_str());
+    let of_recordings = of_recordings(args);
+    if let Some(flag) = of_recordings.filter(|_| is_object || args.what == FAIR) {
+        return Err(no_recording(&args.what, flag));
+    }
+    if args.what == FAIR {
         let kernel = args.kernel.unwrap_or(KernelVersion::V7_2);
         let curves = curves::measure_fair(kernel)?;
         let text = format!("Scheduler  fair: the kernel's own class as simulated, of kernel {kernel}\n");
         let value = json!({"scheduler": FAIR, "kernel": kernel, "curves": curves});
         return give(args, &(text + &curves::render(&curves)), &value);
     }
-    let is_object = args.what.ends_with(".o") || schedulers::library().contains(&args.what.as_str());
-    if (is_object || args.what == FAIR) && args.character {
-        return Err(no_recording(&args.what));
-    }
     let (text, value) = if is_object {
         let kernel = args.kernel.unwrap_or(KernelVersion::V7_2);
         object(&args.what, &schedulers::describe_for(&args.what, kernel)?, kernel)
     } else {
         match work::load(&args.what)? {
-            Work::Workload(_) if args.character => return Err(no_recording(&args.what)),
-            Work::Workload(workload) => (workload_text(&workload), json!(*workload)),
+            Work::Workload(workload) => match of_recordings {
+                Some(flag) => return Err(no_recording(&args.what, flag)),
+                None => (workload_text(&workload), json!(*workload)),
+            },
             Work::Recording(recording) => {
                 if let Some(path) = &args.perfetto {
                     write_file(path, &pictures::trace_of(&recording))?;
@@ -144,10 +147,19 @@ fn more(tasks: usize) -> String {
     }
 }
 
-/// Nothing else has characters.
-fn no_recording(what: &str) -> Failure {
+/// What was asked for that only a recording has.
+fn of_recordings(args: &ShowArgs) -> Option<&'static str> {
+    let asked = [
+        ("--character", args.character),
+        ("--perfetto", args.perfetto.is_some()),
+        ("--html", args.html.is_some()),
+    ];
+    asked.into_iter().find_map(|(flag, is_asked)| is_asked.then_some(flag))
+}
+
+fn no_recording(what: &str, flag: &str) -> Failure {
     Failure::BadInput(anyhow!(
-        "{what} is no recording, and only recordings tell characters: record a command with `schedlab record`, or \
+        "{what} is no recording, and {flag} is for recordings only: record a command with `schedlab record`, or \
          simulate work into one with `schedlab simulate ... --record FILE`"
     ))
 }
