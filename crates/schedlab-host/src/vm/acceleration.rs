@@ -3,6 +3,7 @@
 //! The answer is kept for as long as this host kernel runs. Emulation is always possible.
 
 use super::{Error, Kernel, Machine, cache_directory};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -83,26 +84,34 @@ fn boot_id() -> String {
 }
 
 fn kvm_works(kernel: &Kernel, guest: &Path) -> bool {
-    if std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
+    if File::options().read(true).write(true).open("/dev/kvm").is_err() {
         return false;
     }
-    let boot = boot_id();
-    let key = format!("{boot} {} ", kernel.release);
-    let known = std::fs::read_to_string(memory()).unwrap_or_default();
+    // What cannot be remembered is tried again next time.
+    let _ = std::fs::create_dir_all(cache_directory());
+    remembered(&memory(), &boot_id(), &kernel.release, || match probe(kernel, guest) {
+        Ok(()) => Some(true),
+        Err(Error::Died { .. } | Error::TimeLimit { .. }) => Some(false),
+        // That says nothing of KVM.
+        Err(_) => None,
+    })
+}
+
+/// What is in the file of this kernel since this boot, else what `try_it` says. One tries at a time: others, who may start
+/// with it, wait for its answer instead of making it slower.
+fn remembered(file: &Path, boot: &str, release: &str, try_it: impl FnOnce() -> Option<bool>) -> bool {
+    let lock = File::create(file.with_extension("lock")).and_then(|lock| lock.lock().map(|()| lock));
+    let key = format!("{boot} {release} ");
+    let known = std::fs::read_to_string(file).unwrap_or_default();
     if let Some(answer) = known.lines().find_map(|line| line.strip_prefix(&key)) {
         return answer == "works";
     }
-    let (works, answer) = match probe(kernel, guest) {
-        Ok(()) => (true, "works"),
-        Err(Error::Died { .. } | Error::TimeLimit { .. }) => (false, "fails"),
-        // That says nothing of KVM.
-        Err(_) => return false,
-    };
-    // A probe that cannot be remembered is made again next time.
-    let _ = std::fs::create_dir_all(cache_directory());
-    let of_this_boot = known.lines().filter(|line| line.starts_with(&boot));
+    let Some(works) = try_it() else { return false };
+    let of_this_boot = known.lines().filter(|line| line.starts_with(boot));
     let lines: String = of_this_boot.map(|line| format!("{line}\n")).collect();
-    let _ = std::fs::write(memory(), format!("{lines}{key}{answer}\n"));
+    let answer = if works { "works" } else { "fails" };
+    let _ = std::fs::write(file, format!("{lines}{key}{answer}\n"));
+    drop(lock);
     works
 }
 
@@ -111,4 +120,33 @@ fn probe(kernel: &Kernel, guest: &Path) -> Result<(), Error> {
     let mut machine = Machine::new(kernel.clone(), guest);
     machine.acceleration(Acceleration::Kvm).time_limit(PROBE_LIMIT);
     machine.run(&["true"]).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn those_who_start_together_try_once() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let (file, tries) = (directory.path().join("kvm-probe"), AtomicU32::new(0));
+        let try_it = || {
+            tries.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(20));
+            Some(true)
+        };
+        std::thread::scope(|scope| {
+            let all: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| remembered(&file, "boot", "7.2", try_it))).collect();
+            assert!(all.into_iter().all(|one| one.join().expect("no panic")));
+        });
+        assert_eq!(tries.load(Ordering::Relaxed), 1);
+        assert!(!remembered(&file, "boot", "6.12", || Some(false)), "another kernel");
+        assert!(!remembered(&file, "boot", "6.1", || None), "an answer that says nothing");
+        assert!(remembered(&file, "boot", "7.2", || Some(false)), "as it was");
+        assert!(!remembered(&file, "later", "7.2", || Some(false)), "after the next boot");
+        let kept = std::fs::read_to_string(&file).expect("a file");
+        assert_eq!(kept, "later 7.2 fails\n", "earlier boots are forgotten");
+    }
 }
