@@ -1,7 +1,7 @@
 //! `cargo xtask test` and `ci`: every check in order, each timed, with a summary that hides nothing.
 //!
 //! A step that this machine cannot do is skipped loudly; under `ci` (or with CI=true) a skip is a failure. All steps
-//! run even after one failed, so that one run shows everything. Most virtual machines emulate their CPUs in turns, on one
+//! run even after one failed, so that one run shows everything. Virtual machines emulate their CPUs in turns, on one
 //! processor, so several run at a time. The last line is `N passed, M failed`.
 
 use crate::setup::{self, Level};

@@ -75,7 +75,7 @@ fn the_guest_sees_the_topology() {
 #[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_command_that_never_ends_is_stopped() {
     let mut machine = machine();
-    machine.acceleration(Acceleration::Emulation).time_limit(Duration::from_secs(20));
+    machine.acceleration(Acceleration::EmulationInTurns).time_limit(Duration::from_secs(20));
     let error = machine.run(&["sleep", "1000"]).expect_err("the limit holds");
     assert!(matches!(error, Error::TimeLimit { seconds: 20, .. }), "{error}");
 }
