@@ -6,6 +6,7 @@
 
 use crate::capability::{self, Capabilities};
 use crate::machine::Tree;
+use crate::process::limits;
 use crate::vm::acceleration::kvm_as_tried;
 use crate::vm::initramfs::find_program;
 use crate::vm::machine::{QEMU, QEMU_PACKAGE};
@@ -168,7 +169,7 @@ fn jobs(here: &Capabilities, files: &Tree) -> Vec<Job> {
 
 fn rights(here: &Capabilities) -> Vec<Finding> {
     let what = if here.root { "root" } else { "an ordinary user" };
-    let memory = limit(libc::RLIMIT_MEMLOCK);
+    let memory = Some(limits(libc::RLIMIT_MEMLOCK).rlim_cur).filter(|bytes| *bytes != libc::RLIM_INFINITY);
     let bpf = if here.bpf {
         good("rights", format!("{what}, may load BPF programs"))
     } else {
@@ -181,14 +182,6 @@ fn rights(here: &Capabilities) -> Vec<Finding> {
     };
     let locked = memory.map(|bytes| format!("; {} MiB may be locked", bytes >> 20)).unwrap_or_default();
     vec![Finding { fact: bpf.fact.clone() + &locked, ..bpf }]
-}
-
-/// The soft limit; `None` if there is none.
-fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one rlimit that lives through the call.
-    let result = unsafe { libc::getrlimit(resource, &mut limit) };
-    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 fn kernel(files: &Tree, here: &Capabilities) -> Vec<Finding> {

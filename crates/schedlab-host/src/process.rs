@@ -1,4 +1,4 @@
-//! Processes and tasks as the kernel tells of them: /proc/PID/stat, a descriptor of a process, `sched_attr`.
+//! Processes and tasks as the kernel tells of them: /proc/PID/stat, a descriptor of a process, limits, `sched_attr`.
 //!
 //! Facts only; who looks for what is each caller's: the recorder's snapshot, the player, live schedulers.
 
@@ -50,6 +50,14 @@ impl Stat {
     pub fn is_dead(&self) -> bool {
         matches!(self.state(), "Z" | "X")
     }
+}
+
+/// A limit of this process, soft and hard.
+pub(crate) fn limits(resource: libc::__rlimit_resource_t) -> libc::rlimit {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills them, and refuses nobody his own.
+    unsafe { libc::getrlimit(resource, &raw mut limits) };
+    limits
 }
 
 /// A process that keeps its identity: its number may be another's later, this is not.

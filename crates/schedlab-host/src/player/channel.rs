@@ -7,6 +7,7 @@
 use super::futex::{Condition, TICKETS, Word};
 use super::shared::SharedSlice;
 use super::socket;
+use crate::process::limits;
 use schedlab_model::ChannelId;
 use schedlab_model::workload::{ChannelType, Op, Workload};
 use std::collections::BTreeMap;
@@ -57,24 +58,24 @@ impl Channels {
             let waited = spec.kind == ChannelType::Condition;
             cells.push(if waited { Some(SharedSlice::new(TICKETS)?) } else { None });
             made.push(match spec.kind {
-                ChannelType::Bytes if spec.wakes_all_senders => {
-                    let message = messages.get(&ChannelId(index as u32)).copied().unwrap_or(1);
-                    let (receive, send, holds) = sockets.make(spec.capacity, message)?;
+                ChannelType::Bytes => {
+                    let content = vec![0; usize::try_from(initial).unwrap_or(0)];
+                    let (channel, holds) = if spec.wakes_all_senders {
+                        let message = messages.get(&ChannelId(index as u32)).copied().unwrap_or(1);
+                        let (receive, send, holds) = sockets.make(spec.capacity, message)?;
+                        socket::send_now(&send, &content)?;
+                        (Made::Socket { receive, send }, holds)
+                    } else {
+                        let (receive, send): (OwnedFd, OwnedFd) =
+                            io::pipe().map(|(receive, send)| (receive.into(), send.into()))?;
+                        let holds = set_pipe_size(&send, spec.capacity)?;
+                        write_all(send.as_raw_fd(), &content)?;
+                        (Made::Pipe { receive, send: Mutex::new(Some(send)) }, holds)
+                    };
                     if holds != spec.capacity {
                         resized.entry((holds, spec.capacity)).or_default().push(&spec.name);
                     }
-                    socket::send_now(&send, &vec![0; usize::try_from(initial).unwrap_or(0)])?;
-                    Made::Socket { receive, send }
-                }
-                ChannelType::Bytes => {
-                    let (receive, send): (OwnedFd, OwnedFd) =
-                        io::pipe().map(|(receive, send)| (receive.into(), send.into()))?;
-                    let size = set_pipe_size(&send, spec.capacity)?;
-                    if size != spec.capacity {
-                        resized.entry((size, spec.capacity)).or_default().push(&spec.name);
-                    }
-                    write_all(send.as_raw_fd(), &vec![0; usize::try_from(initial).unwrap_or(0)])?;
-                    Made::Pipe { receive, send: Mutex::new(Some(send)) }
+                    channel
                 }
                 ChannelType::Tokens if is_polled(workload, ChannelId(index as u32)) => {
                     Made::Eventfd(eventfd(u32::try_from(initial).unwrap_or(u32::MAX))?)
@@ -232,17 +233,10 @@ fn set_pipe_size(pipe: &OwnedFd, capacity: u64) -> io::Result<u64> {
 /// Lets this process have as many descriptors as it may: it begins with fewer, for those who use `select()`. Where the
 /// kernel refuses, those it has may do.
 fn allow_descriptors() {
-    let mut limits = descriptors();
+    let mut limits = limits(libc::RLIMIT_NOFILE);
     limits.rlim_cur = limits.rlim_max;
     // SAFETY: the kernel reads the limits.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) };
-}
-
-fn descriptors() -> libc::rlimit {
-    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel fills them; it refuses nobody his own.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) };
-    limits
 }
 
 fn with_remedy(error: io::Error) -> io::Error {
@@ -252,7 +246,7 @@ fn with_remedy(error: io::Error) -> io::Error {
     io::Error::other(format!(
         "a process may have {} open files here, and the channels of the workload need more: allow more (as root, `ulimit -n`), \
          or give it fewer",
-        descriptors().rlim_cur
+        limits(libc::RLIMIT_NOFILE).rlim_cur
     ))
 }
 

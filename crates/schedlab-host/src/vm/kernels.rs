@@ -7,7 +7,6 @@
 use super::{Error, cache_directory};
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -131,10 +130,7 @@ impl Kernel {
             |what: String| Error::Fetch { kernel: name.name().into(), what, cache: directory.to_path_buf() };
         fs::create_dir_all(directory).map_err(|error| failed(error.to_string()))?;
         let lock = File::create(directory.join("lock")).map_err(|error| failed(error.to_string()))?;
-        // SAFETY: flock on a descriptor that lives until the end of this function.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            return Err(failed(std::io::Error::last_os_error().to_string()));
-        }
+        lock.lock().map_err(|error| failed(error.to_string()))?;
         let before = cached(directory);
         let apt = Apt::new(name, directory).map_err(failed)?;
         apt.update().map_err(failed)?;
