@@ -180,8 +180,11 @@ pub struct Costs {
     pub dsq_lock_node: Cost,
     /// The same from a CPU of another node.
     pub dsq_lock_remote: Cost,
-    /// A write to or a read from a pipe or socket, besides waking and waiting.
+    /// A write to or a read from a pipe, besides waking and waiting.
     pub pipe_call: Cost,
+    /// The same of a Unix socket; as of a pipe where the file does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_call: Option<Cost>,
     /// A futex call, besides waking and waiting.
     pub futex_call: Cost,
     /// What a call that waits takes beside the switches: joining a queue of waiters, leaving the run queue, going on.
@@ -199,7 +202,7 @@ pub struct Costs {
 
 impl Costs {
     /// How many costs there are.
-    pub const COUNT: usize = 26;
+    pub const COUNT: usize = 27;
 
     /// Their names in a machine file, in the order of [`Costs::all`].
     pub const NAMES: [&str; Costs::COUNT] = [
@@ -229,6 +232,7 @@ impl Costs {
         "fork_child",
         "exit_call",
         "ipi_stall",
+        "socket_call",
     ];
 
     /// Nothing costs time: for runs that show a rule and not a machine.
@@ -255,6 +259,7 @@ impl Costs {
             dsq_lock_node: free,
             dsq_lock_remote: free,
             pipe_call: free,
+            socket_call: None,
             futex_call: free,
             wait_call: free,
             fork_call: free,
@@ -293,6 +298,7 @@ impl Costs {
             self.fork_child,
             self.exit_call,
             self.ipi_stall,
+            self.socket_call.unwrap_or(self.pipe_call),
         ]
     }
 }
@@ -321,6 +327,7 @@ impl Default for Costs {
             dsq_lock_node: Cost::assumed(250, 0),
             dsq_lock_remote: Cost::assumed(500, 0),
             pipe_call: Cost::assumed(400, 20),
+            socket_call: None,
             futex_call: Cost::assumed(250, 20),
             wait_call: Cost::assumed(300, 20),
             fork_call: Cost::assumed(60_000, 30),

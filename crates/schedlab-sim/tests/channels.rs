@@ -1,11 +1,12 @@
 //! Who is woken at a channel and when, and what replays make of recordings whose sums are told late.
 
 use schedlab_model::event::{Context, Event, EventKind, Operation, PrevState};
-use schedlab_model::machine::{Costs, MachineDescription, Preemption};
+use schedlab_model::machine::{Cost, Costs, MachineDescription, Preemption};
 use schedlab_model::recording::{Provenance, Recording, codec};
 use schedlab_model::timeline::{Stretch, StretchKind, Timelines};
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::builder::Builder;
+use schedlab_model::workload::file::parse;
 use schedlab_model::workload::{Amount, ChannelType, Op, Workload, builtin};
 use schedlab_model::{Nanos, TaskAttributes, TaskId};
 use schedlab_sim::replay::{ReplayOptions, WaitKind, workload_from};
@@ -44,7 +45,7 @@ fn senders_and_a_slow_reader(wakes_all: bool) -> Vec<(u64, TaskId)> {
     b.task("reader", "reader", TaskAttributes::default(), vec![late, read]);
     let mut workload = b.finish(None).expect("a workload");
     workload.channels[0].room_to_resume = 400;
-    workload.channels[0].wakes_all_senders = wakes_all;
+    workload.channels[0].is_socket = wakes_all;
     let mut recording = {
         let mut machine = MachineDescription::generic("free", Topology::flat(1).expect("one CPU"));
         machine.costs = Costs::default();
@@ -77,6 +78,30 @@ fn room_in_a_pipe_wakes_the_first_sender_with_each_read() {
     let wakes = senders_and_a_slow_reader(false);
     assert_eq!((wakes[0].1, wakes[1].1), (TaskId(2), TaskId(3)), "{wakes:?}");
     assert!(wakes[0].0 >= 40_000 && wakes[1].0 - wakes[0].0 >= 9_000, "one with each read: {wakes:?}");
+}
+
+/// One task sends itself ten messages. When it ends, in us.
+fn ten_messages(kind: &str, costs: Costs) -> u64 {
+    let text = format!(
+        "name = \"own\"\n[channels]\nc = {{ type = \"{kind}\" }}\n[[task]]\nname = \"own\"\nsteps = [{{ loop = {{ count = 10, \
+         steps = [{{ send = {{ channel = \"c\", bytes = 1 }} }}, {{ receive = {{ channel = \"c\", bytes = 1 }} }}] }} }}]\n"
+    );
+    let mut machine = MachineDescription::generic("one", Topology::flat(1).expect("one CPU"));
+    machine.costs = costs;
+    let workload = Arc::new(parse(&text).expect("a workload"));
+    let mut events: Vec<Event> = Vec::new();
+    Simulation::new(SimulationConfig::new(machine, workload)).expect("valid").run(&mut events).expect("runs");
+    let end = |event: &Event| matches!(event.kind, EventKind::Exit { .. }).then_some(event.time.0 / 1_000);
+    events.iter().find_map(end).expect("it ends")
+}
+
+#[test]
+fn calls_at_a_socket_cost_what_the_machine_file_says_or_as_those_at_a_pipe() {
+    let exactly = |us: u64| Cost::assumed(1_000 * us, 0);
+    let both = Costs { pipe_call: exactly(2), socket_call: Some(exactly(3)), ..Costs::none() };
+    assert_eq!((ten_messages("bytes", both.clone()), ten_messages("socket", both)), (40, 60));
+    let one = Costs { pipe_call: exactly(2), ..Costs::none() };
+    assert_eq!(ten_messages("socket", one), 40);
 }
 
 /// Makes every third read that waited tell nothing, and the task's next read tell both, as recorders do that learn of

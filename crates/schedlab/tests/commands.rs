@@ -80,6 +80,7 @@ fn a_machine_file_is_read_back_as_it_was_written() {
     let directory = scratch("machine");
     run_in(&directory, &["machine", "two-socket", "-o", "copy.toml"]).done();
     let printed = run(&["machine", "two-socket"]).done().out;
+    assert_eq!(run(&["machine", "two-socket", "-o", "-"]).done().out, printed, "nothing beside the file");
     assert_eq!(printed, std::fs::read_to_string(directory.join("copy.toml")).expect("written"));
     let words = ["simulate", "hogs:duration=20ms", "--machine", "copy.toml", "--dry-run"];
     let plan = run_in(&directory, &words).done().out;

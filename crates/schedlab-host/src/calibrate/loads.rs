@@ -4,7 +4,8 @@ use super::Timed;
 use super::stall::Watched;
 use crate::player::shared::SharedSlice;
 use schedlab_model::{CpuId, Nanos};
-use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -42,9 +43,12 @@ pub(super) fn play(
     let (first, second) = (cpus[0], cpus.get(1).copied());
     step(0);
     pin(first)?;
-    pipe_alone(&within(phase / 3), &mut timed.pipe)?;
-    futex_alone(&within(phase / 3), &mut timed.futex);
-    yields_alone(&within(phase / 3), &mut timed.yields);
+    let (reader, writer) = io::pipe()?;
+    bytes_alone(reader, writer, &within(phase / 4), &mut timed.pipe)?;
+    let (reader, writer) = UnixStream::pair()?;
+    bytes_alone(reader, writer, &within(phase / 4), &mut timed.socket)?;
+    futex_alone(&within(phase / 4), &mut timed.futex);
+    yields_alone(&within(phase / 4), &mut timed.yields);
     step(1);
     timed.trips_and_waits = ping_pong(first, first, &within(phase / 3), &mut timed.pipe_trip_same)?;
     futex_hand_over(first, &within(phase / 3), &mut timed.futex_trip_same)?;
@@ -131,8 +135,13 @@ fn spawn(
     })
 }
 
-fn pipe_alone(until: &Until, samples: &mut Vec<u64>) -> io::Result<()> {
-    let (mut reader, mut writer) = io::pipe()?;
+/// Bytes that a task sends to itself.
+fn bytes_alone(
+    mut reader: impl Read,
+    mut writer: impl Write,
+    until: &Until,
+    samples: &mut Vec<u64>,
+) -> io::Result<()> {
     while !until.is_over() {
         let since = Instant::now();
         for _ in 0..100 {

@@ -51,6 +51,8 @@ pub enum CalibrateError {
 pub struct Timed {
     /// A byte written to a pipe and read back by the same task.
     pub pipe: Vec<u64>,
+    /// The same through a pair of Unix sockets.
+    pub socket: Vec<u64>,
     /// A futex woken without waiters.
     pub futex: Vec<u64>,
     /// `sched_yield` of a task that is alone on its CPU.
@@ -84,6 +86,7 @@ impl Timed {
     fn append(&mut self, mut other: Timed) {
         let pairs = [
             (&mut self.pipe, &mut other.pipe),
+            (&mut self.socket, &mut other.socket),
             (&mut self.futex, &mut other.futex),
             (&mut self.yields, &mut other.yields),
             (&mut self.switch, &mut other.switch),

@@ -60,7 +60,7 @@ impl Channels {
             made.push(match spec.kind {
                 ChannelType::Bytes => {
                     let content = vec![0; usize::try_from(initial).unwrap_or(0)];
-                    let (channel, holds) = if spec.wakes_all_senders {
+                    let (channel, holds) = if spec.is_socket {
                         let message = messages.get(&ChannelId(index as u32)).copied().unwrap_or(1);
                         let (receive, send, holds) = sockets.make(spec.capacity, message)?;
                         socket::send_now(&send, &content)?;

@@ -216,12 +216,27 @@ impl Machine {
     }
 
     /// Boots, runs `command`, takes the results out, powers off. The command's first word is looked for on the host
-    /// and brought along with its libraries; else it is busybox's applet or `schedlab-guest`.
+    /// and brought along with its libraries; else it is busybox's applet or `schedlab-guest`. Where nobody says how to
+    /// execute, a kernel that panics before its first process on CPUs with a thread each boots again, in turns.
     pub fn run(&self, command: &[&str]) -> Result<Run, Error> {
         if find_program(QEMU).is_none() {
             return Err(Error::Missing { program: QEMU, package: QEMU_PACKAGE });
         }
-        let acceleration = self.acceleration.unwrap_or_else(|| Acceleration::best(&self.kernel, &self.guest));
+        if let Some(acceleration) = self.acceleration {
+            return self.run_by(acceleration, command);
+        }
+        let best = Acceleration::best(&self.kernel, &self.guest);
+        match self.run_by(best, command) {
+            Err(Error::Died { booted: false, console, .. })
+                if trips_over_patches(best, self.topology, &console) =>
+            {
+                self.run_by(Acceleration::EmulationInTurns, command)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn run_by(&self, acceleration: Acceleration, command: &[&str]) -> Result<Run, Error> {
         let scratch = tempfile::tempdir().map_err(Error::system("temporary directory"))?;
         let said = Said::below(scratch.path());
         let initrd =
@@ -387,6 +402,12 @@ impl Machine {
     }
 }
 
+/// Whether a kernel that died as it booted may live where CPUs take turns: it patches itself then, too, and one CPU seldom
+/// trips over the patch of another.
+fn trips_over_patches(by: Acceleration, topology: Topology, console: &str) -> bool {
+    by == Acceleration::Emulation && topology.cpus() > 1 && console.contains("Kernel panic")
+}
+
 /// A file that exists only while somebody has it open, so that no way out leaves it behind.
 fn memory_file(bytes: &[u8]) -> std::io::Result<File> {
     // SAFETY: the name is a C string; a descriptor of 0 or more is new and nobody else's. Without close-on-exec QEMU has it.
@@ -503,5 +524,23 @@ impl Drop for Qemu {
         // It may have ended by itself; then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_kernel_on_several_emulated_cpus_boots_again() {
+        let (two, panic) = (Topology::flat(2), "int3: 0000\nKernel panic - not syncing: Fatal exception");
+        assert!(trips_over_patches(Acceleration::Emulation, two, panic));
+        assert!(!trips_over_patches(Acceleration::EmulationInTurns, two, panic));
+        assert!(!trips_over_patches(Acceleration::Kvm, two, panic));
+        assert!(!trips_over_patches(Acceleration::Emulation, Topology::flat(1), panic));
+        assert!(
+            !trips_over_patches(Acceleration::Emulation, two, "(nothing)"),
+            "an image that does not boot"
+        );
     }
 }

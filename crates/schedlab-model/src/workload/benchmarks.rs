@@ -69,7 +69,7 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
 
 fn socket(b: &mut Builder, name: &str, p: &Parameters) -> Result<ChannelId, BuiltinError> {
     let (bytes, resume) = (p.positive("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
-    Ok(socket_of(b, name, bytes.into(), resume.into()))
+    Ok(socket_of(b, name, bytes.into(), resume.into(), resume > 0))
 }
 
 /// A socket by which workers say that they are ready, a byte each. The parent reads only when it has forked all of them:
@@ -78,16 +78,17 @@ fn ready(b: &mut Builder, p: &Parameters) -> Result<ChannelId, BuiltinError> {
     let messages = u64::from(p.positive("ready", 100_000_000)?);
     let (bytes, resume) = (p.positive("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
     // The same part of its memory has to be free.
-    let resume = messages * u64::from(resume) / u64::from(bytes);
-    Ok(socket_of(b, "ready", messages, resume))
+    let part = messages * u64::from(resume) / u64::from(bytes);
+    Ok(socket_of(b, "ready", messages, part, resume > 0))
 }
 
-fn socket_of(b: &mut Builder, name: &str, bytes: u64, room_to_resume: u64) -> ChannelId {
+/// A socket, or a pipe in its place.
+fn socket_of(b: &mut Builder, name: &str, bytes: u64, room_to_resume: u64, is_socket: bool) -> ChannelId {
     let channel = b.channel(name, ChannelType::Bytes, bytes, 0);
     let spec = b.channel_mut(channel);
     // Of a smaller buffer there is never more room than all of it.
     spec.room_to_resume = room_to_resume.min(bytes);
-    spec.wakes_all_senders = room_to_resume > 0;
+    spec.is_socket = is_socket;
     channel
 }
 

@@ -155,7 +155,7 @@ impl Builder {
             capacity,
             initial,
             room_to_resume: 0,
-            wakes_all_senders: false,
+            is_socket: false,
         });
         let id = ChannelId(self.workload.channels.len() as u32 - 1);
         self.channels.entry(name.to_owned()).or_insert(id);

@@ -99,13 +99,37 @@ struct EventText {
 #[serde(deny_unknown_fields)]
 struct ChannelText {
     #[serde(rename = "type")]
-    kind: ChannelType,
+    kind: ChannelTypeText,
     #[serde(default)]
     capacity: Option<u64>,
     #[serde(default)]
     initial: u64,
     #[serde(default, deserialize_with = "channels")]
     count: Option<u32>,
+}
+
+/// What a file calls the types of channels: bytes go through a pipe or a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ChannelTypeText {
+    Bytes,
+    Socket,
+    Tokens,
+    Mutex,
+    Condition,
+    Barrier,
+}
+
+impl ChannelTypeText {
+    fn kind(self) -> ChannelType {
+        match self {
+            ChannelTypeText::Bytes | ChannelTypeText::Socket => ChannelType::Bytes,
+            ChannelTypeText::Tokens => ChannelType::Tokens,
+            ChannelTypeText::Mutex => ChannelType::Mutex,
+            ChannelTypeText::Condition => ChannelType::Condition,
+            ChannelTypeText::Barrier => ChannelType::Barrier,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -352,16 +376,10 @@ pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
     check_room(&file)?;
     let mut builder = Builder::new(&file.name, &file.description);
     for (name, channel) in &file.channels {
-        let capacity = channel.capacity.unwrap_or(match channel.kind {
-            ChannelType::Bytes => 65_536,
-            _ => 0,
-        });
         match channel.count {
-            None => drop(builder.channel(name, channel.kind, capacity, channel.initial)),
+            None => add_channel(&mut builder, name, channel),
             Some(count) => {
-                for i in 0..count {
-                    builder.channel(&format!("{name}{i}"), channel.kind, capacity, channel.initial);
-                }
+                (0..count).for_each(|i| add_channel(&mut builder, &format!("{name}{i}"), channel));
             }
         }
     }
@@ -384,6 +402,17 @@ pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
     workload.changes = file.event.iter().map(change).collect::<Result<_, _>>()?;
     workload.changes.sort_by_key(|change| change.time);
     Ok(workload)
+}
+
+fn add_channel(builder: &mut Builder, name: &str, text: &ChannelText) {
+    let kind = text.kind.kind();
+    let usual = if kind == ChannelType::Bytes { 65_536 } else { 0 };
+    let channel = builder.channel(name, kind, text.capacity.unwrap_or(usual), text.initial);
+    if text.kind == ChannelTypeText::Socket {
+        let spec = builder.channel_mut(channel);
+        // `unix_writable`: three quarters of the buffer are free.
+        (spec.is_socket, spec.room_to_resume) = (true, spec.capacity - spec.capacity / 4);
+    }
 }
 
 /// Nothing is made before it is known how much of it: counts multiply.

@@ -272,9 +272,9 @@ pub struct ChannelSpec {
     /// kernel wakes late to save switches: a pipe's writer when a page (4096 bytes) is free, a socket's when a
     /// good part of its buffer is.
     pub room_to_resume: u64,
-    /// Whether room wakes all senders that wait for it, the latest first, as sockets do (they wait non-exclusively:
-    /// `sock_wait_for_wmem`), or the first only, as pipes do.
-    pub wakes_all_senders: bool,
+    /// Whether the bytes go through a Unix socket, or a pipe. Room wakes all senders that wait at a socket, the latest
+    /// first (they wait non-exclusively: `sock_wait_for_wmem`), and the first only at a pipe; calls have each its own cost.
+    pub is_socket: bool,
 }
 
 /// What a channel is.

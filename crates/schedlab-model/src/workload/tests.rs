@@ -12,6 +12,7 @@ duration = "2s"
 
 [channels]
 queue = { type = "bytes", capacity = 4096 }
+link = { type = "socket", capacity = 1000 }
 ring = { type = "tokens", count = 3, initial = 1 }
 table = { type = "mutex" }
 
@@ -58,6 +59,10 @@ fn a_file_becomes_a_workload() {
     let Op::Post { channel, .. } = ops(3)[3] else { panic!("a post: {:?}", ops(3)) };
     assert_eq!(workload.channels[channel.index()].name, "ring0", "the last link closes the ring");
     assert!(workload.tasks[4].template && !workload.tasks[5].target);
+    let channel =
+        |name: &str| workload.channels.iter().find(|channel| channel.name == name).expect("declared");
+    assert!(!channel("queue").is_socket && channel("link").is_socket);
+    assert_eq!((channel("queue").room_to_resume, channel("link").room_to_resume), (0, 750));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! State of one channel and who waits at it. Waking is the caller's: methods say whom.
 
+use crate::kernel::CostKind;
 use schedlab_model::TaskId;
 use schedlab_model::workload::{ChannelSpec, ChannelType};
 use std::collections::VecDeque;
@@ -16,8 +17,8 @@ pub(crate) struct Channel {
     pub(crate) capacity: u64,
     /// Bytes of room at which a waiting sender is woken.
     room_to_resume: u64,
-    /// Room wakes all senders, not only the first.
-    wakes_all_senders: bool,
+    /// Room wakes all senders at a socket, not only the first.
+    is_socket: bool,
     /// Bytes or tokens in it, or parties at the barrier.
     pub(crate) level: u64,
     /// Who waits to take something out, first come first.
@@ -45,7 +46,7 @@ impl Channel {
             kind: spec.kind,
             capacity: if unlimited { u64::MAX } else { spec.capacity },
             room_to_resume: spec.room_to_resume.min(spec.capacity),
-            wakes_all_senders: spec.wakes_all_senders,
+            is_socket: spec.is_socket,
             level: spec.initial,
             takers: VecDeque::new(),
             givers: VecDeque::new(),
@@ -55,6 +56,11 @@ impl Channel {
             senders: 0,
             had_senders: false,
         }
+    }
+
+    /// What a call that sends or receives takes.
+    pub(crate) fn call(&self) -> CostKind {
+        if self.is_socket { CostKind::SocketCall } else { CostKind::PipeCall }
     }
 
     /// Whether all sending ends are closed: an empty channel is at its end.
@@ -96,17 +102,17 @@ impl Channel {
     /// The sender to wake next, if there is room for it. A queue of exclusive waiters is served from its head, and
     /// others, who queue at the head, from the latest.
     pub(crate) fn next_giver(&self) -> Option<TaskId> {
-        if self.wakes_all_senders { self.givers.back().copied() } else { self.givers.front().copied() }
+        if self.is_socket { self.givers.back().copied() } else { self.givers.front().copied() }
     }
 
     /// Takes out who was told by `next_giver`, and says whether others are to be woken, too.
     pub(crate) fn remove_giver(&mut self) -> bool {
-        if self.wakes_all_senders {
+        if self.is_socket {
             self.givers.pop_back()
         } else {
             self.givers.pop_front()
         };
-        self.wakes_all_senders
+        self.is_socket
     }
 
     /// Removes a task that no longer waits (timed out).
@@ -129,7 +135,7 @@ mod tests {
             capacity: 65_536,
             initial: 65_000,
             room_to_resume: 0,
-            wakes_all_senders: false,
+            is_socket: false,
         };
         let channel = Channel::new(&spec);
         assert_eq!(channel.room_for(500), 500);

@@ -34,6 +34,7 @@ pub(crate) enum CostKind {
     ForkChild,
     ExitCall,
     IpiStall,
+    SocketCall,
 }
 
 const KINDS: usize = Costs::COUNT;

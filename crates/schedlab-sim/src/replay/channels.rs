@@ -143,7 +143,7 @@ fn spec_of(info: &ChannelInfo, room: Room) -> ChannelSpec {
         capacity: room.capacity,
         initial: 0,
         room_to_resume: room.to_resume,
-        wakes_all_senders: info.kind == ChannelKind::Socket,
+        is_socket: info.kind == ChannelKind::Socket,
     }
 }
 

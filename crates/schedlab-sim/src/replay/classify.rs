@@ -289,7 +289,7 @@ impl Classifier<'_> {
                 capacity: u64::MAX,
                 initial: 0,
                 room_to_resume: 0,
-                wakes_all_senders: false,
+                is_socket: false,
             });
             next
         })

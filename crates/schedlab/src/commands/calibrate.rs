@@ -88,8 +88,8 @@ fn fill(costs: &mut Costs, seen: &Measured, moved: Distance) {
     let set = |cost: &mut Cost, found: Option<Cost>| *cost = found.unwrap_or(*cost);
     let switches = switches(timed, costs.wakeup.value);
     set(&mut costs.context_switch, replay::measured_cost(&switches));
-    let halves: Vec<u64> = undisturbed(&timed.pipe).iter().map(|both| both / 2).collect();
-    set(&mut costs.pipe_call, replay::measured_cost(&halves));
+    set(&mut costs.pipe_call, replay::measured_cost(&halves(&timed.pipe)));
+    costs.socket_call = replay::measured_cost(&halves(&timed.socket)).or(costs.socket_call);
     set(&mut costs.futex_call, replay::measured_cost(&undisturbed(&timed.futex)));
     set(&mut costs.ipi_stall, replay::measured_cost(&undisturbed(&timed.stall)));
     set(&mut costs.fork_call, replay::measured_cost(&undisturbed(&timed.fork)));
@@ -109,6 +109,11 @@ fn fill(costs: &mut Costs, seen: &Measured, moved: Distance) {
         Distance::Remote => &mut costs.migration_remote,
     };
     set(migration, replay::measured_cost(&undisturbed(&timed.migration)));
+}
+
+/// One of two calls that were timed together.
+fn halves(both: &[u64]) -> Vec<u64> {
+    undisturbed(both).iter().map(|both| both / 2).collect()
 }
 
 /// Switches, by tasks that yield to each other. Beside others these seldom switch to each other: then by bytes to a task of the
@@ -142,6 +147,7 @@ fn waits(timed: &Timed, costs: &Costs) -> Vec<u64> {
 fn latencies(seen: &Measured) -> BTreeMap<String, Measurement> {
     let Timed {
         pipe,
+        socket,
         futex,
         yields,
         pipe_trip_same,
@@ -155,6 +161,7 @@ fn latencies(seen: &Measured) -> BTreeMap<String, Measurement> {
     } = seen.timed.clone();
     let timed = [
         ("pipe_write_and_read", pipe),
+        ("socket_write_and_read", socket),
         ("pipe_trip_same_cpu", pipe_trip_same),
         ("pipe_trip_other_cpu", pipe_trip_other),
         ("futex_wake_of_nobody", futex),
@@ -256,11 +263,15 @@ mod tests {
     #[test]
     fn what_was_timed_becomes_costs() {
         let mut costs = Costs::default();
-        let timed = Timed { switch: vec![1_000; 50], ..Timed::default() };
+        let timed = Timed { switch: vec![1_000; 50], socket: vec![900; 50], ..Timed::default() };
         let seen = Measured { recordings: Vec::new(), timed, rounds: 1, others_permille: 0 };
         fill(&mut costs, &seen, Distance::Cache);
         assert_eq!(costs.context_switch.value, Nanos(1_000));
-        assert_eq!(costs.migration_cache, Costs::default().migration_cache);
+        assert_eq!(costs.socket_call.map(|cost| cost.value), Some(Nanos(450)));
+        assert_eq!(
+            (costs.pipe_call, costs.migration_cache),
+            (Costs::default().pipe_call, Costs::default().migration_cache)
+        );
     }
 
     /// 10 us there and back with one wait, in which are four calls of 0.5 us, two switches of 1 us and a wake-up of 2 us; with two

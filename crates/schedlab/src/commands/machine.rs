@@ -37,12 +37,13 @@ pub fn run(args: &MachineArgs, context: Context) -> Result<(), Failure> {
     }
     let text = toml::to_string(&machine).map_err(Failure::input)?;
     match &args.output {
-        None => print_text(&text),
-        Some(path) => {
+        // Beside a machine file there is no room for more.
+        Some(path) if path.as_os_str() != "-" => {
             write_file(path, text.as_bytes())?;
             let (cpus, path) = (machine.topology.cpus_text(), path.display());
             let costs = if args.calibrate { calibrate::table(&machine) } else { String::new() };
             print_text(&format!("{path}: {cpus}, kernel {}, HZ {}\n{costs}", machine.kernel, machine.hz))
         }
+        _ => print_text(&text),
     }
 }
