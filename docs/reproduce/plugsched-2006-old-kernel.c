@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+// hackbench and the wake-up benchmark of plugsched-2006 for kernels of its time, as the only process of a machine: built
+// statically it is the initramfs's /init. What to do comes from the kernel's command line, as the tables say in
+// plugsched-2006.md: bench=hackbench, wakeup or costs, groups=, loops=, samples=, period_us=, rt=1, thread=1, seed=.
+//
+//   musl-gcc -O2 -static -o init docs/reproduce/plugsched-2006-old-kernel.c -lm
+//   mkdir dev; mknod dev/console c 5 1; find init dev | cpio -o -H newc | gzip > initrd
+//   qemu-system-x86_64 -M pc -nodefaults -display none -serial stdio -no-reboot -m 256 -accel tcg -icount shift=4,sleep=off
+//       -kernel bzImage -initrd initrd -append "quiet console=ttyS0 acpi=off noapic bench=wakeup groups=10 seed=1"
+//
+// An instruction then takes 16 ns. Times are the processor's time stamp, which counts ns there.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ENDS 20 // senders, and receivers, of a group
+#define BYTES 100
+#define SAMPLES_MAX 100000
+#define FUTEX_WAIT 0 // linux/futex.h, which libraries for such kernels lack
+#define FUTEX_WAKE 1
+
+static int groups = 30, loops = 100, samples = 1000, period_us = 33000, rt, thread, seed;
+static unsigned long times[SAMPLES_MAX];
+static int broadcasts, answers; // so many of each
+static unsigned long broadcast_at;
+
+static unsigned long now(void)
+{
+	unsigned int low, high;
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (unsigned long)high << 32 | low;
+}
+
+static void end(const char *why)
+{
+	puts(why);
+	fflush(stdout);
+	sleep(1);
+	reboot(RB_AUTOBOOT);
+}
+
+static void check(int is_good, const char *what)
+{
+	if (!is_good) {
+		perror(what);
+		end("failed");
+	}
+}
+
+static void tell_ready(int ready, int go)
+{
+	struct pollfd poll_go = { .fd = go, .events = POLLIN };
+
+	check(write(ready, "", 1) == 1, "ready");
+	check(poll(&poll_go, 1, -1) == 1, "poll");
+}
+
+static void receive(int from, int count)
+{
+	char message[BYTES];
+
+	while (count--)
+		for (int done = 0; done < BYTES;) {
+			int got = read(from, message + done, BYTES - done);
+			check(got > 0, "read");
+			done += got;
+		}
+}
+
+static void send_all(const int *to)
+{
+	char message[BYTES] = { 0 };
+
+	for (int loop = 0; loop < loops; loop++)
+		for (int i = 0; i < ENDS; i++)
+			check(write(to[i], message, BYTES) == BYTES, "write");
+}
+
+static void fork_group(int ready, int go)
+{
+	int to[ENDS], ends[2];
+
+	for (int i = 0; i < ENDS; i++) {
+		check(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "socketpair");
+		pid_t child = fork();
+		check(child >= 0, "fork");
+		if (!child) {
+			close(ends[1]);
+			tell_ready(ready, go);
+			receive(ends[0], ENDS * loops);
+			_exit(0);
+		}
+		to[i] = ends[1];
+		close(ends[0]);
+	}
+	for (int i = 0; i < ENDS; i++) {
+		pid_t child = fork();
+		check(child >= 0, "fork");
+		if (!child) {
+			tell_ready(ready, go);
+			send_all(to);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < ENDS; i++)
+		close(to[i]);
+}
+
+// One round; the byte that lets workers go stays where it is, as in the programs of 2006. ns from it to the last worker's end.
+static unsigned long hackbench(int ready[2], int go[2])
+{
+	int workers = groups * 2 * ENDS, status;
+	char byte;
+
+	for (int i = 0; i < groups; i++)
+		fork_group(ready[1], go[0]);
+	for (int i = 0; i < workers; i++)
+		check(read(ready[0], &byte, 1) == 1, "read ready");
+	unsigned long start = now();
+	check(write(go[1], "", 1) == 1, "go");
+	for (int i = 0; i < workers; i++)
+		check(wait(&status) > 0, "wait");
+	return now() - start;
+}
+
+static long switches(void)
+{
+	static char text[8192];
+	int file = open("/proc/stat", O_RDONLY);
+
+	check(read(file, text, sizeof(text) - 1) > 0 && strstr(text, "ctxt "), "/proc/stat");
+	close(file);
+	return atol(strstr(text, "ctxt ") + 5);
+}
+
+static void *load(void *once)
+{
+	int ready[2], go[2];
+
+	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, ready) && !socketpair(AF_UNIX, SOCK_STREAM, 0, go), "socketpair");
+	do {
+		long before = switches();
+		unsigned long took = hackbench(ready, go);
+		if (once)
+			printf("hackbench %d: %.3f s, %ld switches with the forks\n", groups, took / 1e9, switches() - before);
+	} while (!once);
+	return NULL;
+}
+
+static void futex(int *word, int operation, int value)
+{
+	syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+}
+
+static int look(int *word)
+{
+	return __atomic_load_n(word, __ATOMIC_SEQ_CST);
+}
+
+static void tell(int *word, int value)
+{
+	__atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+	futex(word, FUTEX_WAKE, INT_MAX);
+}
+
+static void *woken(void *unused)
+{
+	for (int i = 0; i < samples; i++) {
+		while (look(&broadcasts) == i)
+			futex(&broadcasts, FUTEX_WAIT, i);
+		times[i] = now() - broadcast_at;
+		tell(&answers, i + 1);
+	}
+	return unused;
+}
+
+static void *waker(void *unused)
+{
+	struct timespec next, time;
+
+	clock_gettime(CLOCK_MONOTONIC, &next);
+	for (int i = 0; i < samples; i++) {
+		for (int seen; (seen = look(&answers)) != i;)
+			futex(&answers, FUTEX_WAIT, seen);
+		clock_gettime(CLOCK_MONOTONIC, &time);
+		do {
+			next.tv_nsec += period_us * 1000L;
+			next.tv_sec += next.tv_nsec / 1000000000;
+			next.tv_nsec %= 1000000000;
+		} while (next.tv_sec < time.tv_sec || (next.tv_sec == time.tv_sec && next.tv_nsec <= time.tv_nsec));
+		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL))
+			;
+		broadcast_at = now();
+		tell(&broadcasts, i + 1);
+	}
+	return unused;
+}
+
+static pthread_t start(void *(*body)(void *), int priority)
+{
+	struct sched_param parameter = { .sched_priority = priority };
+	pthread_t made;
+
+	check(!pthread_create(&made, NULL, body, NULL), "pthread_create");
+	if (priority)
+		check(!pthread_setschedparam(made, SCHED_FIFO, &parameter), "pthread_setschedparam");
+	return made;
+}
+
+// Mean, least, largest and deviation in us of those that are not above `limit`; returns mean + 6 deviations.
+static double table(const char *name, double limit)
+{
+	double sum = 0, squares = 0, least = INFINITY, largest = 0;
+	int count = 0;
+
+	for (int i = 0; i < samples; i++) {
+		double time = times[i] / 1e3;
+		if (time > limit)
+			continue;
+		count++;
+		sum += time;
+		squares += time * time;
+		least = fmin(least, time);
+		largest = fmax(largest, time);
+	}
+	double mean = sum / count, deviation = sqrt(squares / count - mean * mean);
+	printf("%-8s %5d of %d: mean %.2f min %.2f max %.2f deviation %.2f us\n", name, count, samples, mean, least, largest,
+	       deviation);
+	return mean + 6 * deviation;
+}
+
+static int compare(const void *a, const void *b)
+{
+	unsigned long x = *(const unsigned long *)a, y = *(const unsigned long *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void told(const char *what, int count)
+{
+	qsort(times, count, sizeof(*times), compare);
+	printf("%-40s %8lu ns, 5 %% %lu, 95 %% %lu\n", what, times[count / 2], times[count / 20], times[count * 19 / 20]);
+}
+
+// What calls, switches, wake-ups, ticks and processes take by themselves; a reading of the clock is in each.
+static void costs(void)
+{
+	enum { CALLS = 2000, FEW = 300 };
+	static unsigned long second[CALLS];
+	char message[BYTES] = { 0 };
+	int ends[2], *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct sched_param above = { .sched_priority = 50 }, none = { 0 };
+	pid_t child;
+
+	check(shared != MAP_FAILED && !socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "set-up");
+	for (int i = 0; i < CALLS; i++) {
+		unsigned long start = now();
+		times[i] = now() - start;
+	}
+	told("reading the clock", CALLS);
+	for (int i = 0; i < CALLS; i++) {
+		unsigned long start = now();
+		check(write(ends[0], message, BYTES) == BYTES, "write");
+		unsigned long between = now();
+		check(read(ends[1], message, BYTES) == BYTES, "read");
+		second[i] = now() - between;
+		times[i] = between - start;
+	}
+	told("write to a socket", CALLS);
+	memcpy(times, second, sizeof(second));
+	told("read from a socket", CALLS);
+	for (int i = 0; i < CALLS; i++) {
+		unsigned long start = now();
+		futex(shared, FUTEX_WAKE, 1);
+		times[i] = now() - start;
+	}
+	told("futex without waiters", CALLS);
+	for (int i = 0; i < CALLS; i++) {
+		unsigned long start = now();
+		sched_yield();
+		times[i] = now() - start;
+	}
+	told("yield of one alone", CALLS);
+	child = fork();
+	if (!child) {
+		while (!look(shared))
+			sched_yield();
+		_exit(0);
+	}
+	for (int i = 0; i < CALLS; i++) {
+		unsigned long start = now();
+		sched_yield();
+		times[i] = now() - start;
+	}
+	tell(shared, 1);
+	waitpid(child, NULL, 0);
+	told("two yields and two switches", CALLS);
+	// The waiter is ordinary and does not preempt; it has time to wait again.
+	child = fork();
+	if (!child) {
+		while (look(shared) == 1)
+			futex(shared, FUTEX_WAIT, 1);
+		_exit(0);
+	}
+	usleep(20000);
+	check(!pthread_setschedparam(pthread_self(), SCHED_FIFO, &above), "pthread_setschedparam");
+	for (int i = 0; i < FEW; i++) {
+		unsigned long start = now();
+		futex(shared, FUTEX_WAKE, 1);
+		times[i] = now() - start;
+		usleep(3000);
+	}
+	told("futex that wakes one", FEW);
+	int ticks = 0;
+	for (unsigned long last = now(), end_at = last + 2000000000, at; last < end_at && ticks < SAMPLES_MAX; last = at) {
+		at = now();
+		if (at - last > 2000)
+			times[ticks++] = at - last;
+	}
+	told("tick", ticks);
+	check(!pthread_setschedparam(pthread_self(), SCHED_OTHER, &none), "pthread_setschedparam");
+	tell(shared, 2);
+	waitpid(child, NULL, 0);
+	for (int i = 0; i < FEW; i++) {
+		unsigned long start = now();
+		child = fork();
+		if (!child)
+			_exit(0);
+		waitpid(child, NULL, 0);
+		times[i] = now() - start;
+	}
+	told("process from fork to wait", FEW);
+}
+
+static int parameter(const char *line, const char *name, int otherwise)
+{
+	const char *at = strstr(line, name);
+
+	return at ? atoi(at + strlen(name)) : otherwise;
+}
+
+int main(void)
+{
+	static char line[4096];
+	int is_once = 1;
+
+	mkdir("/proc", 0755);
+	check(!mount("proc", "/proc", "proc", 0, NULL), "mount");
+	check(read(open("/proc/cmdline", O_RDONLY), line, sizeof(line) - 1) > 0, "/proc/cmdline");
+	groups = parameter(line, "groups=", groups);
+	loops = parameter(line, "loops=", loops);
+	samples = parameter(line, "samples=", samples);
+	check(samples > 0 && samples <= SAMPLES_MAX, "samples");
+	period_us = parameter(line, "period_us=", period_us);
+	rt = parameter(line, "rt=", rt);
+	thread = parameter(line, "thread=", thread);
+	seed = parameter(line, "seed=", seed);
+	// Everything else is the same in each run: what differs is where in the tick it begins, and so all that follows.
+	for (unsigned long until = now() + seed * 1370000UL; now() < until;)
+		;
+	if (!strstr(line, "bench=wakeup")) {
+		if (strstr(line, "bench=costs"))
+			costs();
+		else
+			load(&is_once);
+		end("done");
+	}
+	pthread_t last = start(woken, rt ? 80 : 0);
+	if (thread)
+		start(load, 0);
+	else if (!fork())
+		load(NULL);
+	start(waker, 90);
+	pthread_join(last, NULL);
+	table("filtered", table("raw", INFINITY));
+	int late = 0, first = -1, last_late = -1;
+	for (int i = 0; i < samples; i++)
+		if (times[i] > 1500000) {
+			late++;
+			first = first < 0 ? i : first;
+			last_late = i;
+		}
+	printf("%d longer than 1.5 ms, samples %d to %d\n", late, first, last_late);
+	end("done");
+	return 0;
+}
