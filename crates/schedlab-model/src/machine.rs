@@ -269,6 +269,12 @@ impl Costs {
         }
     }
 
+    /// Those that the machine has of its own, by name: not what is as another.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, Cost)> {
+        let shared = usize::from(self.socket_call.is_none());
+        Costs::NAMES.into_iter().zip(self.all()).take(Costs::COUNT - shared)
+    }
+
     /// All of them, in the order of the simulator's `CostKind`.
     pub fn all(&self) -> [Cost; Costs::COUNT] {
         [
@@ -425,7 +431,7 @@ impl MachineDescription {
         if !(10..=10_000).contains(&self.hz) {
             return Err(MachineError::Hz(self.hz));
         }
-        let costs = Costs::NAMES.iter().zip(self.costs.all()).flat_map(|(name, cost)| {
+        let costs = self.costs.named().flat_map(|(name, cost)| {
             let quantiles = cost.quantiles.unwrap_or_default().map(Nanos);
             std::iter::once(cost.value).chain(quantiles).map(move |value| (format!("costs.{name}"), value))
         });

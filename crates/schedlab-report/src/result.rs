@@ -6,7 +6,7 @@
 
 use crate::compare::Comparison;
 use schedlab_model::lever::{Candidate, SchedulerChoice, Setting, Usability};
-use schedlab_model::machine::{MachineDescription, Origin};
+use schedlab_model::machine::MachineDescription;
 use schedlab_model::metric::{Histogram, RunMetrics};
 use schedlab_model::outcome::{Obtained, RunOutcome, RunRequest};
 use schemars::JsonSchema;
@@ -122,7 +122,7 @@ impl Environment {
         let mut cores: Vec<u32> = online.iter().map(|cpu| machine.topology.cpu(cpu).core).collect();
         cores.sort_unstable();
         cores.dedup();
-        let origins = machine.costs.all().map(|cost| cost.origin);
+        let measured = machine.costs.named().filter(|(_, cost)| cost.is_measured());
         Environment {
             machine: machine.name.clone(),
             description: machine.description.clone(),
@@ -133,8 +133,8 @@ impl Environment {
             cores: cores.len() as u32,
             caches: used(machine.topology.llcs()),
             nodes: used(machine.topology.nodes()),
-            costs_measured: origins.iter().filter(|origin| **origin == Origin::Measured).count() as u32,
-            costs: origins.len() as u32,
+            costs_measured: measured.count() as u32,
+            costs: machine.costs.named().count() as u32,
         }
     }
 }

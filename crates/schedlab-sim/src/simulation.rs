@@ -20,7 +20,7 @@ use schedlab_model::rng::Rng;
 use schedlab_model::topology::Topology;
 use schedlab_model::weights::WeightTable;
 use schedlab_model::workload::change::{CgroupSpec, Change, TimedChange};
-use schedlab_model::workload::{ChannelType, Workload};
+use schedlab_model::workload::{ChannelSpec, ChannelType, Workload};
 use schedlab_model::{CpuId, Nanos, TaskAttributes, TaskId};
 use std::sync::Arc;
 
@@ -625,12 +625,13 @@ fn idle_row() -> TaskInfo {
 }
 
 fn channel_table(workload: &Workload) -> Vec<ChannelInfo> {
-    let kind = |kind| match kind {
+    let kind = |spec: &ChannelSpec| match spec.kind {
+        ChannelType::Bytes if spec.is_socket => ChannelKind::Socket,
         ChannelType::Bytes => ChannelKind::Pipe,
         _ => ChannelKind::Futex,
     };
-    let row = |(index, spec): (usize, &schedlab_model::workload::ChannelSpec)| ChannelInfo {
-        kind: kind(spec.kind),
+    let row = |(index, spec): (usize, &ChannelSpec)| ChannelInfo {
+        kind: kind(spec),
         identity: index as u64 + 1,
         peer: None,
         capacity: spec.capacity,

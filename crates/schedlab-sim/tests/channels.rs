@@ -2,7 +2,7 @@
 
 use schedlab_model::event::{Context, Event, EventKind, Operation, PrevState};
 use schedlab_model::machine::{Cost, Costs, MachineDescription, Preemption};
-use schedlab_model::recording::{Provenance, Recording, codec};
+use schedlab_model::recording::{ChannelKind, Provenance, Recording, codec};
 use schedlab_model::timeline::{Stretch, StretchKind, Timelines};
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::builder::Builder;
@@ -102,6 +102,35 @@ fn calls_at_a_socket_cost_what_the_machine_file_says_or_as_those_at_a_pipe() {
     assert_eq!((ten_messages("bytes", both.clone()), ten_messages("socket", both)), (40, 60));
     let one = Costs { pipe_call: exactly(2), ..Costs::none() };
     assert_eq!(ten_messages("socket", one), 40);
+}
+
+/// The one that came last sends more than there is room for; it must not hold up whoever came before.
+#[test]
+fn a_large_message_at_a_socket_keeps_no_small_one_waiting() {
+    let text = r#"
+name = "ends"
+[channels]
+s = { type = "socket", capacity = 1000, initial = 1000 }
+t = { type = "bytes" }
+[[task]]
+name = "small"
+start = "1ms"
+steps = [{ send = { channel = "s", bytes = 100 } }, { send = { channel = "t", bytes = 1 } }]
+[[task]]
+name = "large"
+start = "2ms"
+steps = [{ send = { channel = "s", bytes = 1000 } }]
+[[task]]
+name = "reader"
+start = "5ms"
+steps = [{ loop = { count = 8, steps = [{ receive = { channel = "s", bytes = 100 } }] } }, { receive = { channel = "t", bytes = 1 } },
+    { loop = { count = 13, steps = [{ receive = { channel = "s", bytes = 100 } }] } }]
+"#;
+    let recording = record(parse(text).expect("a workload"), 2);
+    let ends = recording.events.iter().filter(|event| matches!(event.kind, EventKind::Exit { .. })).count();
+    assert_eq!(ends, 3, "nobody waits for ever");
+    let kinds: Vec<ChannelKind> = recording.channels.iter().map(|channel| channel.kind).collect();
+    assert_eq!(kinds, [ChannelKind::Socket, ChannelKind::Pipe]);
 }
 
 /// Makes every third read that waited tell nothing, and the task's next read tell both, as recorders do that learn of

@@ -518,7 +518,7 @@ pub struct MachineArgs {
     /// Undisturbed rounds that are enough; at most twice as many are played
     #[arg(long, value_name = "N", default_value_t = 3, requires = "calibrate", value_parser = clap::value_parser!(u8).range(1..=50))]
     pub rounds: u8,
-    /// File to write
+    /// File to write; `-` is standard output
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// Read sysfs and procfs below this directory (a copy from another machine)

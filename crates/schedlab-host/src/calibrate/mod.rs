@@ -39,7 +39,7 @@ pub enum CalibrateError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A load cannot run.
-    #[error("cannot play a load: {0}. It needs two pipes and a thread for each CPU")]
+    #[error("cannot play a load: {0}. It needs pipes, a pair of sockets and a thread for each CPU")]
     Load(#[from] io::Error),
     /// It was ended before its time.
     #[error("ended before all was measured; nothing is written")]

@@ -61,9 +61,11 @@ impl Channels {
                 ChannelType::Bytes => {
                     let content = vec![0; usize::try_from(initial).unwrap_or(0)];
                     let (channel, holds) = if spec.is_socket {
-                        let message = messages.get(&ChannelId(index as u32)).copied().unwrap_or(1);
+                        let message = messages.get(&ChannelId(index as u32)).copied().unwrap_or(1).max(1);
                         let (receive, send, holds) = sockets.make(spec.capacity, message)?;
-                        socket::send_now(&send, &content)?;
+                        for part in content.chunks(message as usize) {
+                            socket::send_now(&send, part)?;
+                        }
                         (Made::Socket { receive, send }, holds)
                     } else {
                         let (receive, send): (OwnedFd, OwnedFd) =
@@ -206,12 +208,17 @@ fn resized_note(holds: u64, wanted: u64, names: &[&str]) -> String {
 
 /// The largest message that is sent into each channel, bytes.
 fn message_bytes(workload: &Workload) -> BTreeMap<ChannelId, u32> {
+    let ops = workload.programs.iter().flat_map(|program| &program.ops);
+    let sent = ops.filter_map(|op| match op {
+        Op::Send { channel, bytes } => Some((*channel, *bytes)),
+        _ => None,
+    });
+    let arriving = workload.devices.iter().flat_map(|device| &device.arrivals);
+    let arriving = arriving.map(|arrival| (arrival.channel, arrival.amount));
     let mut largest = BTreeMap::new();
-    for op in workload.programs.iter().flat_map(|program| &program.ops) {
-        if let Op::Send { channel, bytes } = op {
-            let message = largest.entry(*channel).or_insert(*bytes);
-            *message = (*message).max(*bytes);
-        }
+    for (channel, bytes) in sent.chain(arriving) {
+        let message = largest.entry(channel).or_insert(bytes);
+        *message = bytes.max(*message);
     }
     largest
 }
@@ -311,5 +318,34 @@ mod tests {
             resized_note(4_096, 1, &["a"]),
             "channel 'a' holds 4096 bytes instead of 1: so the kernel makes pipes and sockets"
         );
+    }
+
+    /// By the largest message that a task or a device sends; of one that fits only once, the kernel takes another.
+    #[test]
+    fn sockets_are_as_large_as_their_messages_make_them() {
+        let text = "name = \"s\"\n[channels]\n\
+                    full = { type = \"socket\", capacity = 100000, initial = 100000 }\n\
+                    tiny = { type = \"socket\", capacity = 1000 }\n\
+                    net = { type = \"socket\", capacity = 45000 }\n\
+                    [[task]]\nname = \"a\"\nsteps = [{ send = { channel = \"full\", bytes = 100000 } }, \
+                    { send = { channel = \"tiny\", bytes = 40000 } }]\n\
+                    [[device]]\nname = \"nic\"\nchannel = \"net\"\nperiod = \"1ms\"\ncount = 2\namount = 1500";
+        let workload = schedlab_model::workload::file::parse(text).expect("reads");
+        let mut notes = Vec::new();
+        let channels = Channels::new(&workload, &mut notes).expect("sockets");
+        let told = |notes: &[String], name: &str| {
+            notes.iter().any(|note| note.starts_with(&format!("channel '{name}' holds")))
+        };
+        assert!(told(&notes, "full") && told(&notes, "tiny") && !told(&notes, "net"), "{notes:?}");
+        let net = workload.channels.iter().position(|channel| channel.name == "net").expect("declared");
+        for _ in 0..100 {
+            channels.put(ChannelId(net as u32), 1_500).expect("what does not fit is lost");
+        }
+        let (mut bytes, mut end) = (0, [0; 4_096]);
+        let receive = channels.open_end(ChannelId(net as u32), false).expect("opens").expect("an end");
+        while poll(&[receive.as_raw_fd()], Some(super::super::clock::now())).expect("polls") {
+            bytes += read_once(receive.as_raw_fd(), &mut end).expect("reads");
+        }
+        assert_eq!(bytes, 45_000);
     }
 }

@@ -43,7 +43,7 @@ pub fn check_tasks(workload: &Workload, limited: bool, cpus: &CpuSet) -> Result<
     }
 }
 
-/// A pipe cannot begin with more than it holds: the model's channel can.
+/// A pipe or socket cannot begin with more than it holds: the model's channel can.
 fn check_channels(workload: &Workload) -> Result<(), Error> {
     for spec in workload.channels.iter().filter(|spec| spec.kind == ChannelType::Bytes) {
         // One without a limit becomes the smallest pipe.
@@ -51,7 +51,7 @@ fn check_channels(workload: &Workload) -> Result<(), Error> {
         if spec.initial > holds {
             return Err(Error::NotPlayable {
                 what: format!("channel '{}', initial = {}", spec.name, spec.initial),
-                why: format!("its pipe holds {holds} bytes: give it more `capacity`, or less `initial`"),
+                why: format!("it holds {holds} bytes: give it more `capacity`, or less `initial`"),
             });
         }
     }
@@ -74,6 +74,14 @@ fn check_task(workload: &Workload, spec: &TaskSpec, limited: bool) -> Result<(),
                     why:
                         "a target task for ever, and the workload has no duration: give it one, or --duration"
                             .to_owned(),
+                });
+            }
+            Op::Close { channel } if workload.channels[channel.index()].is_socket => {
+                return Err(Error::NotPlayable {
+                    what: place,
+                    why: "the play keeps the ends of sockets for tasks that are forked, so nobody would be told: give the \
+                          channel the type \"bytes\""
+                        .to_owned(),
                 });
             }
             op if name(op) == UNKNOWN => {

@@ -26,11 +26,13 @@ impl Maker {
             Some(memory) => *memory,
             None => *self.memory.entry(message).or_insert(memory_of(message)?),
         };
-        let messages = (capacity / u64::from(message)).max(1);
-        // A message goes in while the buffer is not full: the last one reaches beyond its end.
-        set_buffer(&send, messages.saturating_mul(memory) - memory / 2)?;
+        let bytes = u64::from(message);
+        let messages = (capacity / bytes).max(1);
+        // A message goes in while the buffer is not full: the last one reaches beyond its end. One that takes half of the buffer
+        // would be sent in parts.
+        set_buffer(&send, (messages.saturating_mul(memory) - memory / 2).max(2 * bytes + PART_BYTES))?;
         let holds = buffer(&send)?.div_ceil(memory);
-        let holds = if holds == messages { capacity } else { holds * u64::from(message) };
+        let holds = if holds == messages && bytes <= capacity { capacity } else { holds * bytes };
         Ok((receive.into(), send.into(), holds))
     }
 }
@@ -44,12 +46,21 @@ pub fn send_now(send: &impl AsRawFd, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
+/// What the largest part of a message is less than half of the buffer (`unix_stream_sendmsg`), and some more.
+const PART_BYTES: u64 = 256;
+
 /// What a message takes of a socket's buffer.
 fn memory_of(message: u32) -> io::Result<u64> {
     let (_receive, send) = UnixStream::pair()?;
     // One that takes half of the buffer is sent in parts.
     set_buffer(&send, u64::from(message) * 4 + ROOM_BYTES)?;
-    send_now(&send, &vec![0; message as usize])?;
+    send_now(&send, &vec![0; message as usize]).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::other(format!(
+            "no socket holds a message of {message} bytes here: raise net.core.wmem_max, be root, or give the channel the type \
+             \"bytes\""
+        )),
+        _ => error,
+    })?;
     let mut queued: libc::c_int = 0;
     // SAFETY: the kernel writes an int where there is one.
     let result = unsafe { libc::ioctl(send.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };

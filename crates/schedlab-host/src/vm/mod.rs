@@ -70,6 +70,8 @@ pub enum Error {
         status: String,
         /// The last lines of the console.
         console: String,
+        /// Whether the kernel met an instruction that it was just patching, as only emulated CPUs do.
+        tripped: bool,
     },
     /// The caller stopped it.
     #[error("the virtual machine was stopped")]

@@ -337,8 +337,9 @@ fn check_attributes(task: &str, attributes: &TaskAttributes) -> Result<(), Build
     }
 }
 
-const fn type_name(kind: ChannelType) -> &'static str {
-    match kind {
+const fn type_name(spec: &ChannelSpec) -> &'static str {
+    match spec.kind {
+        ChannelType::Bytes if spec.is_socket => "socket",
         ChannelType::Bytes => "bytes",
         ChannelType::Tokens => "tokens",
         ChannelType::Mutex => "mutex",
@@ -358,7 +359,7 @@ fn check_op(workload: &Workload, task: &str, op: &Op) -> Result<(), BuildError> 
             operation,
             channel: spec.name.clone(),
             needed,
-            found: type_name(spec.kind),
+            found: type_name(spec),
         })
     };
     use ChannelType::{Barrier, Bytes, Condition, Mutex, Tokens};

@@ -410,8 +410,9 @@ fn add_channel(builder: &mut Builder, name: &str, text: &ChannelText) {
     let channel = builder.channel(name, kind, text.capacity.unwrap_or(usual), text.initial);
     if text.kind == ChannelTypeText::Socket {
         let spec = builder.channel_mut(channel);
-        // `unix_writable`: three quarters of the buffer are free.
-        (spec.is_socket, spec.room_to_resume) = (true, spec.capacity - spec.capacity / 4);
+        // `unix_writable`: three quarters of the buffer are free, and a little more, as what takes a quarter of it counts
+        // with an own byte of the socket.
+        (spec.is_socket, spec.room_to_resume) = (true, spec.capacity - spec.capacity.saturating_sub(1) / 4);
     }
 }
 

@@ -62,7 +62,7 @@ fn a_file_becomes_a_workload() {
     let channel =
         |name: &str| workload.channels.iter().find(|channel| channel.name == name).expect("declared");
     assert!(!channel("queue").is_socket && channel("link").is_socket);
-    assert_eq!((channel("queue").room_to_resume, channel("link").room_to_resume), (0, 750));
+    assert_eq!((channel("queue").room_to_resume, channel("link").room_to_resume), (0, 751));
 }
 
 #[test]

@@ -81,10 +81,11 @@ impl Channel {
         matches!(self.kind, ChannelType::Bytes | ChannelType::Tokens) && !self.takers.is_empty()
     }
 
-    /// How many of `bytes` fit in now: all of a small write or nothing, as much as there is room of a large one.
+    /// How many of `bytes` fit in now: all of a small write or nothing, as much as there is room of a large one. A message
+    /// goes into a socket as long as its buffer is not full, and may reach beyond its end (`sock_alloc_send_pskb`).
     pub(crate) fn room_for(&self, bytes: u64) -> u64 {
-        let room = self.capacity.saturating_sub(self.level);
-        if bytes <= room {
+        let room = self.room();
+        if bytes <= room || (self.is_socket && room > 0 && bytes <= self.capacity) {
             bytes
         } else if bytes <= ATOMIC_WRITE_BYTES && bytes <= self.capacity {
             0
@@ -93,10 +94,13 @@ impl Channel {
         }
     }
 
-    /// Whether a sender that waits with this much left to send is to be woken.
+    fn room(&self) -> u64 {
+        self.capacity.saturating_sub(self.level)
+    }
+
+    /// Whether a sender that waits with this much left to send is to be woken. At a socket it is not asked how much.
     pub(crate) fn resumes(&self, pending: u64) -> bool {
-        let room = self.capacity.saturating_sub(self.level);
-        room >= self.room_to_resume && self.room_for(pending) > 0
+        self.room() >= self.room_to_resume && self.room_for(if self.is_socket { 1 } else { pending }) > 0
     }
 
     /// The sender to wake next, if there is room for it. A queue of exclusive waiters is served from its head, and
@@ -143,5 +147,23 @@ mod tests {
         assert_eq!(channel.room_for(10_000), 536);
         let tiny = Channel::new(&ChannelSpec { capacity: 100, initial: 0, ..spec });
         assert_eq!(tiny.room_for(300), 100, "a write that never fits goes in by parts");
+    }
+
+    #[test]
+    fn a_message_may_reach_beyond_a_socket_s_end() {
+        let mut spec = ChannelSpec {
+            name: "s".into(),
+            kind: ChannelType::Bytes,
+            capacity: 1_000,
+            initial: 950,
+            room_to_resume: 750,
+            is_socket: true,
+        };
+        assert_eq!(Channel::new(&spec).room_for(100), 100);
+        assert!(!Channel::new(&spec).resumes(100));
+        spec.initial = 250;
+        assert!(Channel::new(&spec).resumes(1_000), "whoever waits looks for itself");
+        spec.initial = 1_000;
+        assert_eq!(Channel::new(&spec).room_for(1), 0, "it is full");
     }
 }

@@ -96,8 +96,7 @@ impl CostTable {
         let mut rng = perturb.map(|seed| Rng::new(seed, 0xc057));
         let mut percent = || rng.as_mut().map_or(100, |rng| rng.between(50, 150));
         let mut quantiles = Vec::new();
-        let ranges = machine.costs.all().map(|cost| {
-            let percent = percent();
+        let mut range_of = |cost: Cost, percent: u64| {
             let value = cost.value.0 * percent / 100;
             let half = value * u64::from(cost.spread_percent.min(100)) / 100;
             if let Some(measured) = cost.quantiles {
@@ -105,11 +104,22 @@ impl CostTable {
                 return Range { low: quantiles.len() as u64 - 1, values: MEASURED };
             }
             Range { low: value - half, values: if half == 0 { 0 } else { 2 * half + 1 } }
-        });
-        let percent = percent();
+        };
+        let mut ranges = [Range::default(); KINDS];
+        let costs = machine.costs.all();
+        let (others, _) = costs.split_at(CostKind::SocketCall as usize);
+        for (range, cost) in ranges.iter_mut().zip(others) {
+            *range = range_of(*cost, percent());
+        }
+        let idle_percent = percent();
+        // Last, so that a file that tells it has the other factors of one that does not.
+        ranges[CostKind::SocketCall as usize] = match machine.costs.socket_call {
+            Some(cost) => range_of(cost, percent()),
+            None => ranges[CostKind::PipeCall as usize],
+        };
         let states = machine.idle_states.iter().map(|state| IdleDepth {
             residency: state.target_residency.0,
-            latency: state.exit_latency.0 * percent / 100,
+            latency: state.exit_latency.0 * idle_percent / 100,
         });
         let measured = [machine.costs.idle_exit, machine.costs.ipi_idle].iter().any(Cost::is_measured);
         let mut idle: Vec<IdleDepth> = if measured { Vec::new() } else { states.collect() };
@@ -236,6 +246,24 @@ mod tests {
             let middle = range.low + range.values / 2;
             assert!((500..=1_500).contains(&middle), "{middle}");
         }
+    }
+
+    /// A file that tells what calls at sockets take has the same other factors.
+    #[test]
+    fn sockets_without_a_cost_of_their_own_are_as_pipes_when_perturbed_too() {
+        let without = with(Costs::default());
+        let told = with(Costs { socket_call: Some(Cost::assumed(900, 20)), ..Costs::default() });
+        let mut differ = 0;
+        for seed in 0..20 {
+            let (one, other) = (CostTable::new(&without, Some(seed)), CostTable::new(&told, Some(seed)));
+            for kind in [CostKind::PipeCall, CostKind::IpiStall, CostKind::ContextSwitch] {
+                assert_eq!(one.typical(kind), other.typical(kind));
+            }
+            assert_eq!(one.typical(CostKind::SocketCall), one.typical(CostKind::PipeCall));
+            differ +=
+                u32::from(other.typical(CostKind::SocketCall) * 4 != other.typical(CostKind::PipeCall) * 9);
+        }
+        assert!(differ > 15, "a factor of its own: {differ} of 20");
     }
 
     /// A tail of 1 % between 5 and 50 us stays one, half of the draws are below the median.

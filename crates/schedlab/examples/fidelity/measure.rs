@@ -550,7 +550,7 @@ pub fn read_recording(path: &Path) -> Result<Recording> {
 }
 
 fn shown(costs: &Costs) -> BTreeMap<String, f64> {
-    let named = Costs::NAMES.iter().zip(costs.all());
+    let named = costs.named();
     let shown = named.filter(|(name, _)| COSTS_SHOWN.contains(name));
     shown.map(|(name, cost)| ((*name).to_owned(), cost.value.0 as f64)).collect()
 }

@@ -179,7 +179,8 @@ fn latencies(seen: &Measured) -> BTreeMap<String, Measurement> {
 
 /// Why costs were not measured, by name.
 fn not_measured(costs: &Costs, topology: &Topology, usable: usize) -> BTreeMap<String, String> {
-    let missing = Costs::NAMES.iter().zip(costs.all()).filter(|(_, cost)| !cost.is_measured());
+    let measured = |name: &str| costs.named().any(|(other, cost)| other == name && cost.is_measured());
+    let missing = Costs::NAMES.into_iter().filter(|name| !measured(name));
     let reason = |name: &str| match name {
         "balance_per_cpu" => "no event of the kernel shows it".to_owned(),
         "bpf_kilo_instructions" | "ext_callback" | "dsq_lock_cache" | "dsq_lock_node" | "dsq_lock_remote" => {
@@ -191,7 +192,7 @@ fn not_measured(costs: &Costs, topology: &Topology, usable: usize) -> BTreeMap<S
         }
         _ => "too few events showed it; measure again at rest".to_owned(),
     };
-    missing.map(|(name, _)| ((*name).to_owned(), reason(name))).collect()
+    missing.map(|name| (name.to_owned(), reason(name))).collect()
 }
 
 /// What was measured, as text.
@@ -200,7 +201,7 @@ pub fn table(machine: &MachineDescription) -> String {
         "{:22} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
         "cost in us", "typical", "median", "5 %", "95 %", "99 %"
     );
-    for (name, cost) in Costs::NAMES.iter().zip(machine.costs.all()) {
+    for (name, cost) in machine.costs.named() {
         let Cost { value, quantiles, origin, .. } = cost;
         if origin == Origin::Measured {
             row(&mut text, name, Some(value), &quantiles.unwrap_or([value.0; 8]));

@@ -100,7 +100,12 @@ fn boot(args: &BootArgs, context: Context) -> Result<(), Failure> {
     if !context.quiet {
         let (boot, total) = (run.boot.as_secs_f64(), run.total.as_secs_f64());
         let how = run.acceleration.name();
-        eprintln!("Linux {} by {how}: {boot:.1} s to boot, {total:.1} s in all", machine.release());
+        let again = if run.tripped {
+            "; it booted twice, as with a thread for each CPU it tripped over its own patches"
+        } else {
+            ""
+        };
+        eprintln!("Linux {} by {how}: {boot:.1} s to boot, {total:.1} s in all{again}", machine.release());
     }
     match run.code {
         0 if missing.is_empty() => Ok(()),
@@ -375,7 +380,7 @@ mod tests {
         assert_eq!(complaints(log), ["the kernel complains: WARNING: CPU: 1 at x"]);
         let dead = |said: &str| {
             let (said, status, console) = (said.to_owned(), String::new(), "Kernel panic".to_owned());
-            died(Error::Died { booted: true, said, status, console }, "x", "7.2").code()
+            died(Error::Died { booted: true, said, status, console, tripped: false }, "x", "7.2").code()
         };
         assert_eq!((dead("{\"stage\":\"enabled\"}\n"), dead("")), (1, 3));
     }
