@@ -32,6 +32,8 @@
 #define ENDS 20 // senders, and receivers, of a group
 #define BYTES 100
 #define SAMPLES_MAX 100000
+#define CALLS 2000 // timed
+#define FEW 300
 #define FUTEX_WAIT 0 // linux/futex.h, which libraries for such kernels lack
 #define FUTEX_WAKE 1
 
@@ -258,17 +260,13 @@ static void told(const char *what, int count)
 	printf("%-40s %8lu ns, 5 %% %lu, 95 %% %lu\n", what, times[count / 2], times[count / 20], times[count * 19 / 20]);
 }
 
-// What calls, switches, wake-ups, ticks and processes take by themselves; a reading of the clock is in each.
-static void costs(void)
+static void calls(void)
 {
-	enum { CALLS = 2000, FEW = 300 };
 	static unsigned long second[CALLS];
 	char message[BYTES] = { 0 };
-	int ends[2], *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct sched_param above = { .sched_priority = 50 }, none = { 0 };
-	pid_t child;
+	int ends[2];
 
-	check(shared != MAP_FAILED && !socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "set-up");
+	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "socketpair");
 	for (int i = 0; i < CALLS; i++) {
 		unsigned long start = now();
 		times[i] = now() - start;
@@ -285,41 +283,51 @@ static void costs(void)
 	told("write to a socket", CALLS);
 	memcpy(times, second, sizeof(second));
 	told("read from a socket", CALLS);
+}
+
+static void yields(int *shared)
+{
+	for (int two = 0; two < 2; two++) {
+		pid_t child = two ? fork() : 1;
+		if (!child) {
+			while (!look(shared))
+				sched_yield();
+			_exit(0);
+		}
+		for (int i = 0; i < CALLS; i++) {
+			unsigned long start = now();
+			sched_yield();
+			times[i] = now() - start;
+		}
+		told(two ? "two yields and two switches" : "yield of one alone", CALLS);
+	}
+	tell(shared, 1);
+	wait(NULL);
+}
+
+static void set_fifo(int priority)
+{
+	struct sched_param parameter = { .sched_priority = priority };
+
+	check(!pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &parameter), "pthread_setschedparam");
+}
+
+// Of nobody, and of one who is ordinary and does not preempt, and has time to wait again.
+static void wakeups(int *shared)
+{
 	for (int i = 0; i < CALLS; i++) {
 		unsigned long start = now();
 		futex(shared, FUTEX_WAKE, 1);
 		times[i] = now() - start;
 	}
 	told("futex without waiters", CALLS);
-	for (int i = 0; i < CALLS; i++) {
-		unsigned long start = now();
-		sched_yield();
-		times[i] = now() - start;
-	}
-	told("yield of one alone", CALLS);
-	child = fork();
-	if (!child) {
-		while (!look(shared))
-			sched_yield();
-		_exit(0);
-	}
-	for (int i = 0; i < CALLS; i++) {
-		unsigned long start = now();
-		sched_yield();
-		times[i] = now() - start;
-	}
-	tell(shared, 1);
-	waitpid(child, NULL, 0);
-	told("two yields and two switches", CALLS);
-	// The waiter is ordinary and does not preempt; it has time to wait again.
-	child = fork();
-	if (!child) {
+	if (!fork()) {
 		while (look(shared) == 1)
 			futex(shared, FUTEX_WAIT, 1);
 		_exit(0);
 	}
 	usleep(20000);
-	check(!pthread_setschedparam(pthread_self(), SCHED_FIFO, &above), "pthread_setschedparam");
+	set_fifo(50);
 	for (int i = 0; i < FEW; i++) {
 		unsigned long start = now();
 		futex(shared, FUTEX_WAKE, 1);
@@ -327,25 +335,48 @@ static void costs(void)
 		usleep(3000);
 	}
 	told("futex that wakes one", FEW);
-	int ticks = 0;
-	for (unsigned long last = now(), end_at = last + 2000000000, at; last < end_at && ticks < SAMPLES_MAX; last = at) {
+	set_fifo(0);
+	tell(shared, 2);
+	wait(NULL);
+}
+
+static void ticks(void)
+{
+	int count = 0;
+
+	set_fifo(50);
+	for (unsigned long last = now(), until = last + 2000000000, at; last < until && count < SAMPLES_MAX; last = at) {
 		at = now();
 		if (at - last > 2000)
-			times[ticks++] = at - last;
+			times[count++] = at - last;
 	}
-	told("tick", ticks);
-	check(!pthread_setschedparam(pthread_self(), SCHED_OTHER, &none), "pthread_setschedparam");
-	tell(shared, 2);
-	waitpid(child, NULL, 0);
+	set_fifo(0);
+	told("tick", count);
+}
+
+static void processes(void)
+{
 	for (int i = 0; i < FEW; i++) {
 		unsigned long start = now();
-		child = fork();
-		if (!child)
+		if (!fork())
 			_exit(0);
-		waitpid(child, NULL, 0);
+		wait(NULL);
 		times[i] = now() - start;
 	}
 	told("process from fork to wait", FEW);
+}
+
+// What calls, switches, wake-ups, ticks and processes take by themselves; a reading of the clock is in each.
+static void costs(void)
+{
+	int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	check(shared != MAP_FAILED, "mmap");
+	calls();
+	yields(shared);
+	wakeups(shared);
+	ticks();
+	processes();
 }
 
 static int parameter(const char *line, const char *name, int otherwise)
