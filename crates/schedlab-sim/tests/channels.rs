@@ -241,10 +241,11 @@ fn advance_alike(recording: &Recording) {
 
 /// The parent of hackbench reads that its workers are ready only when it has forked all: those for whom the socket has no
 /// room sleep once more than the others, whom it wakes but once, to go.
+/// Forks take as long as workers need to come so far.
 #[test]
 fn workers_of_hackbench_wait_for_room_to_say_that_they_are_ready() {
     let wakes = |ready: u32| {
-        let text = format!("hackbench:groups=1,loops=1,resume=20900,ready={ready}");
+        let text = format!("hackbench:groups=1,loops=1,fork=60us,ready={ready}");
         let recording = record(builtin::make(&text).expect("known").expect("can be made"), 1);
         let parent = recording.tasks.iter().position(|task| task.name == "hackbench").expect("a parent");
         let by_parent = recording.events.iter().filter(|event| match event.kind {
@@ -262,7 +263,7 @@ fn workers_of_hackbench_wait_for_room_to_say_that_they_are_ready() {
 fn replays_of_hackbench_know_what_lets_its_workers_go() {
     let real = include_bytes!("../../../recordings/hackbench-g1-l50.slrec");
     let real = codec::decode(real).expect("decodes");
-    let model = builtin::make("hackbench:groups=1,loops=5").expect("known").expect("can be made");
+    let model = builtin::make("hackbench:groups=1,loops=5,fork=60us").expect("known").expect("can be made");
     for recording in [real, record(model, 2)] {
         let waits = workload_from(&recording, &ReplayOptions::default()).expect("replays").waits;
         assert_eq!(waits.get(&WaitKind::Poll), Some(&40), "{waits:?}");

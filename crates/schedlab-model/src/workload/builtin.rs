@@ -1,8 +1,7 @@
 //! Built-in workloads: the benchmarks every scheduler is tried on, as generators with parameters.
 //!
-//! `NAME` or `NAME:KEY=VALUE,...`, e.g. `hackbench:groups=4,loops=500`; programs run beside each other by `+`. Costs of messages are stated with
-//! each generator; they are what a message costs the sender's and the receiver's CPU, assumed from a recent
-//! x86 machine, and can be set.
+//! `NAME` or `NAME:KEY=VALUE,...`, e.g. `hackbench:groups=4,loops=500`; programs run beside each other by `+`. Own time of programs is
+//! stated with each generator, assumed from a recent x86 machine, and can be set; calls are costs of the machine.
 
 use super::builder::{BuildError, Builder};
 use super::{Amount, ChannelType, Late, Op, TimerRef, Workload};
@@ -79,14 +78,18 @@ pub const BUILTINS: &[Builtin] = &[
                 "278",
                 "messages of a byte that the socket holds by which workers say that they are ready",
             ),
-            ("send", "1500ns", "CPU time of one write"),
-            ("receive", "1200ns", "CPU time of one read"),
+            (
+                "send",
+                "100ns",
+                "CPU time of the program for one write, beside what the call costs the machine",
+            ),
+            ("receive", "100ns", "CPU time of the program for one read, beside the call"),
             (
                 "resume",
                 "20900",
                 "bytes of room before senders that wait are woken, and then all: three quarters of a socket's memory; 0: one, for its message",
             ),
-            ("fork", "60us", "CPU time of a fork, of the parent"),
+            ("fork", "0ns", "CPU time of the parent for a fork, beside the call"),
             ("start", "20us", "CPU time of a worker before it is ready"),
         ],
         make: benchmarks::hackbench,
@@ -113,14 +116,18 @@ pub const BUILTINS: &[Builtin] = &[
                 "278",
                 "messages of a byte that the socket holds by which workers say that they are ready",
             ),
-            ("send", "1500ns", "CPU time of one write"),
-            ("receive", "1200ns", "CPU time of one read"),
+            (
+                "send",
+                "100ns",
+                "CPU time of the program for one write, beside what the call costs the machine",
+            ),
+            ("receive", "100ns", "CPU time of the program for one read, beside the call"),
             (
                 "resume",
                 "20900",
                 "bytes of room before senders that wait are woken, and then all: three quarters of a socket's memory; 0: one, for its message",
             ),
-            ("fork", "60us", "CPU time of a fork, of the parent"),
+            ("fork", "0ns", "CPU time of the parent for a fork, beside the call"),
             ("start", "20us", "CPU time of a worker before it is ready"),
             ("settle", "0ms", "time from the start of the load to the first broadcast"),
             (
