@@ -83,8 +83,12 @@ impl Tasks<'_> {
     fn workload(&mut self) -> Workload {
         let mut builder = Builder::new("swarm", "made at random");
         let pipes = (0..self.dice.range(1, 3)).map(|n| {
-            let capacity = self.dice.range(64, 65_536);
-            builder.channel(&format!("pipe{n}"), ChannelType::Bytes, capacity, 0)
+            let (name, capacity) = (format!("pipe{n}"), self.dice.range(64, 65_536));
+            if self.dice.one_in(2) {
+                builder.socket(&name, capacity, 0)
+            } else {
+                builder.channel(&name, ChannelType::Bytes, capacity, 0)
+            }
         });
         let pipes = pipes.collect();
         let mutexes = (0..2).map(|n| builder.channel(&format!("mutex{n}"), ChannelType::Mutex, 0, 0));

@@ -162,6 +162,15 @@ impl Builder {
         id
     }
 
+    /// Adds one that goes through a Unix socket, which wakes who waits for room when three quarters of it are free
+    /// (`unix_writable`), and a little more: what takes a quarter of it counts with an own byte of the socket.
+    pub fn socket(&mut self, name: &str, capacity: u64, initial: u64) -> ChannelId {
+        let channel = self.channel(name, ChannelType::Bytes, capacity, initial);
+        let spec = self.channel_mut(channel);
+        (spec.is_socket, spec.room_to_resume) = (true, capacity - capacity.saturating_sub(1) / 4);
+        channel
+    }
+
     /// A channel that was added.
     pub fn channel_mut(&mut self, channel: ChannelId) -> &mut ChannelSpec {
         &mut self.workload.channels[channel.index()]

@@ -406,13 +406,11 @@ pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
 
 fn add_channel(builder: &mut Builder, name: &str, text: &ChannelText) {
     let kind = text.kind.kind();
-    let usual = if kind == ChannelType::Bytes { 65_536 } else { 0 };
-    let channel = builder.channel(name, kind, text.capacity.unwrap_or(usual), text.initial);
+    let capacity = text.capacity.unwrap_or(if kind == ChannelType::Bytes { 65_536 } else { 0 });
     if text.kind == ChannelTypeText::Socket {
-        let spec = builder.channel_mut(channel);
-        // `unix_writable`: three quarters of the buffer are free, and a little more, as what takes a quarter of it counts
-        // with an own byte of the socket.
-        (spec.is_socket, spec.room_to_resume) = (true, spec.capacity - spec.capacity.saturating_sub(1) / 4);
+        builder.socket(name, capacity, text.initial);
+    } else {
+        builder.channel(name, kind, capacity, text.initial);
     }
 }
 
