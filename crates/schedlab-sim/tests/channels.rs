@@ -15,7 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn record(workload: Workload, cpus: u32) -> Recording {
-    let machine = MachineDescription::generic("test", Topology::flat(cpus).expect("CPUs"));
+    record_on(MachineDescription::generic("test", Topology::flat(cpus).expect("CPUs")), workload)
+}
+
+fn record_on(machine: MachineDescription, workload: Workload) -> Recording {
     let config = SimulationConfig { seed: 1, ..SimulationConfig::new(machine.clone(), Arc::new(workload)) };
     let mut events: Vec<Event> = Vec::new();
     let result = Simulation::new(config).expect("valid").run(&mut events).expect("runs");
@@ -46,14 +49,7 @@ fn senders_and_a_slow_reader(wakes_all: bool) -> Vec<(u64, TaskId)> {
     let mut workload = b.finish(None).expect("a workload");
     workload.channels[0].room_to_resume = 400;
     workload.channels[0].is_socket = wakes_all;
-    let mut recording = {
-        let mut machine = MachineDescription::generic("free", Topology::flat(1).expect("one CPU"));
-        machine.costs = Costs::default();
-        let config = SimulationConfig { seed: 1, ..SimulationConfig::new(machine, Arc::new(workload)) };
-        let mut events: Vec<Event> = Vec::new();
-        Simulation::new(config).expect("valid").run(&mut events).expect("runs");
-        events
-    };
+    let mut recording = record(workload, 1).events;
     recording.retain(|event| event.time > Nanos::from_millis(50));
     let start = recording[0].time.0;
     let waking = |event: &Event| match event.kind {
@@ -88,11 +84,9 @@ fn ten_messages(kind: &str, costs: Costs) -> u64 {
     );
     let mut machine = MachineDescription::generic("one", Topology::flat(1).expect("one CPU"));
     machine.costs = costs;
-    let workload = Arc::new(parse(&text).expect("a workload"));
-    let mut events: Vec<Event> = Vec::new();
-    Simulation::new(SimulationConfig::new(machine, workload)).expect("valid").run(&mut events).expect("runs");
+    let recording = record_on(machine, parse(&text).expect("a workload"));
     let end = |event: &Event| matches!(event.kind, EventKind::Exit { .. }).then_some(event.time.0 / 1_000);
-    events.iter().find_map(end).expect("it ends")
+    recording.events.iter().find_map(end).expect("it ends")
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Channels {
                 ChannelType::Bytes => {
                     let content = vec![0; usize::try_from(initial).unwrap_or(0)];
                     let (channel, holds) = if spec.is_socket {
-                        let message = messages.get(&ChannelId(index as u32)).copied().unwrap_or(1).max(1);
+                        let message = messages.get(&ChannelId(index as u32)).copied().unwrap_or(1);
                         let (receive, send, holds) = sockets.make(spec.capacity, message)?;
                         for part in content.chunks(message as usize) {
                             socket::send_now(&send, part)?;
@@ -206,7 +206,7 @@ fn resized_note(holds: u64, wanted: u64, names: &[&str]) -> String {
     format!("{who} {holds} bytes instead of {wanted}: so the kernel makes pipes and sockets")
 }
 
-/// The largest message that is sent into each channel, bytes.
+/// The largest message that is sent into each channel, bytes, at least 1.
 fn message_bytes(workload: &Workload) -> BTreeMap<ChannelId, u32> {
     let ops = workload.programs.iter().flat_map(|program| &program.ops);
     let sent = ops.filter_map(|op| match op {
@@ -217,7 +217,7 @@ fn message_bytes(workload: &Workload) -> BTreeMap<ChannelId, u32> {
     let arriving = arriving.map(|arrival| (arrival.channel, arrival.amount));
     let mut largest = BTreeMap::new();
     for (channel, bytes) in sent.chain(arriving) {
-        let message = largest.entry(channel).or_insert(bytes);
+        let message = largest.entry(channel).or_insert(1);
         *message = bytes.max(*message);
     }
     largest

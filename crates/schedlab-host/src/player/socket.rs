@@ -18,10 +18,10 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// The receiving and the sending end of a socket for `capacity` bytes in messages of so many, and what it does hold.
+    /// The receiving and the sending end of a socket for `capacity` bytes in messages of so many, at least 1, and what it does
+    /// hold.
     pub fn make(&mut self, capacity: u64, message: u32) -> io::Result<(OwnedFd, OwnedFd, u64)> {
         let (receive, send) = UnixStream::pair()?;
-        let message = message.max(1);
         let memory = match self.memory.get(&message) {
             Some(memory) => *memory,
             None => *self.memory.entry(message).or_insert(memory_of(message)?),

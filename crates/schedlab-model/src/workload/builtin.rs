@@ -12,6 +12,9 @@ use crate::policy::{Nice, TaskAttributes};
 use crate::time::Nanos;
 use std::collections::BTreeMap;
 
+/// A parameter: name, default, meaning.
+pub type Parameter = (&'static str, &'static str, &'static str);
+
 /// One built-in workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
@@ -19,8 +22,8 @@ pub struct Builtin {
     pub name: &'static str,
     /// One sentence.
     pub description: &'static str,
-    /// Parameters: name, default, meaning.
-    pub parameters: &'static [(&'static str, &'static str, &'static str)],
+    /// What can be set of it.
+    pub parameters: &'static [Parameter],
     pub(super) make: fn(&Parameters) -> Result<Workload, BuiltinError>,
 }
 
@@ -62,6 +65,22 @@ pub enum BuiltinError {
     Build(#[from] BuildError),
 }
 
+/// Of hackbench, alone and as the load of the wake-up benchmark.
+const FDS: Parameter = ("fds", "20", "senders and receivers of a group");
+const BYTES: Parameter = ("bytes", "100", "bytes of a message");
+const READY: Parameter =
+    ("ready", "278", "messages of a byte that the socket holds by which workers say that they are ready");
+const SEND: Parameter =
+    ("send", "100ns", "CPU time of the program for one write, beside what the call costs the machine");
+const RECEIVE: Parameter = ("receive", "100ns", "CPU time of the program for one read, beside the call");
+const RESUME: Parameter = (
+    "resume",
+    "20900",
+    "bytes of room before senders that wait are woken, and then all: three quarters of a socket's memory; 0: one, for its message",
+);
+const FORK: Parameter = ("fork", "0ns", "CPU time of the parent for a fork, beside the call");
+const START: Parameter = ("start", "20us", "CPU time of a worker before it is ready");
+
 /// Every built-in workload.
 pub const BUILTINS: &[Builtin] = &[
     Builtin {
@@ -70,27 +89,15 @@ pub const BUILTINS: &[Builtin] = &[
         parameters: &[
             ("groups", "1", "groups of 40 tasks"),
             ("loops", "100", "messages from each sender to each receiver"),
-            ("fds", "20", "senders and receivers of a group"),
-            ("bytes", "100", "bytes of a message"),
+            FDS,
+            BYTES,
             ("buffer", "27800", "bytes a socket holds: 212992 of memory at 766 for a 100-byte message"),
-            (
-                "ready",
-                "278",
-                "messages of a byte that the socket holds by which workers say that they are ready",
-            ),
-            (
-                "send",
-                "100ns",
-                "CPU time of the program for one write, beside what the call costs the machine",
-            ),
-            ("receive", "100ns", "CPU time of the program for one read, beside the call"),
-            (
-                "resume",
-                "20900",
-                "bytes of room before senders that wait are woken, and then all: three quarters of a socket's memory; 0: one, for its message",
-            ),
-            ("fork", "0ns", "CPU time of the parent for a fork, beside the call"),
-            ("start", "20us", "CPU time of a worker before it is ready"),
+            READY,
+            SEND,
+            RECEIVE,
+            RESUME,
+            FORK,
+            START,
         ],
         make: benchmarks::hackbench,
     },
@@ -108,27 +115,15 @@ pub const BUILTINS: &[Builtin] = &[
             ("run", "5us", "CPU time of a broadcast, and of the woken thread until it waits again"),
             ("groups", "10", "groups of 40 tasks of the load"),
             ("loops", "0", "rounds of messages until the load ends and is begun anew; 0: it never ends"),
-            ("fds", "20", "senders and receivers of a group"),
-            ("bytes", "100", "bytes of a message"),
+            FDS,
+            BYTES,
             ("buffer", "27800", "bytes a socket holds"),
-            (
-                "ready",
-                "278",
-                "messages of a byte that the socket holds by which workers say that they are ready",
-            ),
-            (
-                "send",
-                "100ns",
-                "CPU time of the program for one write, beside what the call costs the machine",
-            ),
-            ("receive", "100ns", "CPU time of the program for one read, beside the call"),
-            (
-                "resume",
-                "20900",
-                "bytes of room before senders that wait are woken, and then all: three quarters of a socket's memory; 0: one, for its message",
-            ),
-            ("fork", "0ns", "CPU time of the parent for a fork, beside the call"),
-            ("start", "20us", "CPU time of a worker before it is ready"),
+            READY,
+            SEND,
+            RECEIVE,
+            RESUME,
+            FORK,
+            START,
             ("settle", "0ms", "time from the start of the load to the first broadcast"),
             (
                 "cold",

@@ -4,7 +4,7 @@
 //! that it uses, what its threads wait for by locks and barriers. Not here: the programs themselves (schedlab-programs).
 
 use super::builder::Builder;
-use super::builtin::{Builtin, BuiltinError, Parameters, repeat, run};
+use super::builtin::{Builtin, BuiltinError, Parameter, Parameters, repeat, run};
 use super::{Amount, ChannelType, Op, Workload};
 use crate::policy::{Nice, TaskAttributes};
 use crate::time::Nanos;
@@ -13,8 +13,6 @@ use crate::time::Nanos;
 const PIECE: Nanos = Nanos::from_millis(10);
 /// Rows of a picture.
 const ROWS: u32 = 64;
-
-type Parameter = (&'static str, &'static str, &'static str);
 
 const TIME: Parameter = ("time", "1s", "CPU time of the work");
 const NICE: Parameter = ("nice", "0", "nice value");

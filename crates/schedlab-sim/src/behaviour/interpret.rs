@@ -373,8 +373,7 @@ impl Simulation {
 
     fn send(&mut self, task: TaskId, channel: ChannelId, bytes: u32) -> Outcome {
         if !self.work.actors[task.index()].halfway {
-            let call = self.work.channels[channel.index()].call();
-            if self.pays(task, &[call]) {
+            if self.pays(task, &[self.work.channels[channel.index()].call()]) {
                 return Outcome::Busy;
             }
             let actor = &mut self.work.actors[task.index()];
@@ -406,9 +405,8 @@ impl Simulation {
             return self.wait_for(task, Wait::Take(channel), FOREVER, PLAIN_WAIT);
         }
         state.level -= state.level.min(u64::from(bytes));
-        let call = state.call();
         self.made_room(channel);
-        self.pays_behind(call);
+        self.pays_behind(self.work.channels[channel.index()].call());
         self.next(task)
     }
 
@@ -423,10 +421,9 @@ impl Simulation {
         state.level -= part;
         actor.pending -= part;
         let done = actor.pending == 0 || (state.level == 0 && state.is_closed());
-        let call = state.call();
         if part > 0 {
             self.made_room(channel);
-            self.pays_behind(call);
+            self.pays_behind(self.work.channels[channel.index()].call());
         }
         if done {
             self.work.actors[task.index()].halfway = false;

@@ -107,8 +107,7 @@ impl CostTable {
         };
         let mut ranges = [Range::default(); KINDS];
         let costs = machine.costs.all();
-        let (others, _) = costs.split_at(CostKind::SocketCall as usize);
-        for (range, cost) in ranges.iter_mut().zip(others) {
+        for (range, cost) in ranges.iter_mut().zip(&costs[..CostKind::SocketCall as usize]) {
             *range = range_of(*cost, percent());
         }
         let idle_percent = percent();

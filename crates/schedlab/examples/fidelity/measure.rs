@@ -552,7 +552,7 @@ pub fn read_recording(path: &Path) -> Result<Recording> {
 fn shown(costs: &Costs) -> BTreeMap<String, f64> {
     let named = costs.named();
     let shown = named.filter(|(name, _)| COSTS_SHOWN.contains(name));
-    shown.map(|(name, cost)| ((*name).to_owned(), cost.value.0 as f64)).collect()
+    shown.map(|(name, cost)| (name.to_owned(), cost.value.0 as f64)).collect()
 }
 
 /// What 19 of 20 wake-ups by an interrupt took on a busy CPU; 0 if none was seen.
