@@ -260,29 +260,88 @@ static void told(const char *what, int count)
 	printf("%-40s %8lu ns, 5 %% %lu, 95 %% %lu\n", what, times[count / 2], times[count / 20], times[count * 19 / 20]);
 }
 
-static void calls(void)
+static void message(const char *writing, const char *reading, int to, int from)
 {
 	static unsigned long second[CALLS];
 	char message[BYTES] = { 0 };
+
+	for (int i = 0; i < CALLS; i++) {
+		unsigned long start = now();
+		check(write(to, message, BYTES) == BYTES, writing);
+		unsigned long between = now();
+		check(read(from, message, BYTES) == BYTES, reading);
+		second[i] = now() - between;
+		times[i] = between - start;
+	}
+	told(writing, CALLS);
+	memcpy(times, second, sizeof(second));
+	told(reading, CALLS);
+}
+
+static void calls(void)
+{
 	int ends[2];
 
-	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "socketpair");
 	for (int i = 0; i < CALLS; i++) {
 		unsigned long start = now();
 		times[i] = now() - start;
 	}
 	told("reading the clock", CALLS);
+	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "socketpair");
+	message("write to a socket", "read from a socket", ends[0], ends[1]);
+	check(!pipe(ends), "pipe");
+	message("write to a pipe", "read from a pipe", ends[1], ends[0]);
+}
+
+// As LMbench's lat_syscall, lat_pipe and lat_unix do: a byte of a device, a byte there and back between two processes.
+static void device(const char *what, int major_minor, int is_read)
+{
+	char byte = 0;
+
+	check(!mknod("/device", S_IFCHR | 0666, major_minor), "mknod");
+	int file = open("/device", O_RDWR);
+	check(file >= 0, what);
 	for (int i = 0; i < CALLS; i++) {
 		unsigned long start = now();
-		check(write(ends[0], message, BYTES) == BYTES, "write");
-		unsigned long between = now();
-		check(read(ends[1], message, BYTES) == BYTES, "read");
-		second[i] = now() - between;
-		times[i] = between - start;
+		check((is_read ? read(file, &byte, 1) : write(file, &byte, 1)) == 1, what);
+		times[i] = now() - start;
 	}
-	told("write to a socket", CALLS);
-	memcpy(times, second, sizeof(second));
-	told("read from a socket", CALLS);
+	told(what, CALLS);
+	close(file);
+	unlink("/device");
+}
+
+static void there_and_back(const char *what, int to[2], int from[2])
+{
+	char byte = 0;
+	pid_t child = fork();
+
+	if (!child) {
+		close(to[1]);
+		while (read(to[0], &byte, 1) == 1)
+			check(write(from[1], &byte, 1) == 1, "write back");
+		_exit(0);
+	}
+	for (int i = 0; i < CALLS; i++) {
+		unsigned long start = now();
+		check(write(to[1], &byte, 1) == 1 && read(from[0], &byte, 1) == 1, what);
+		times[i] = now() - start;
+	}
+	told(what, CALLS);
+	close(to[1]);
+	wait(NULL);
+}
+
+static void latencies(void)
+{
+	int to[2], from[2];
+
+	device("read of /dev/zero", 1 << 8 | 5, 1);
+	device("write to /dev/null", 1 << 8 | 3, 0);
+	check(!pipe(to) && !pipe(from), "pipe");
+	there_and_back("a byte there and back by pipes", to, from);
+	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, to) && !socketpair(AF_UNIX, SOCK_STREAM, 0, from), "socketpair");
+	there_and_back("a byte there and back by sockets", to, from);
 }
 
 static void yields(int *shared)
@@ -354,16 +413,24 @@ static void ticks(void)
 	told("tick", count);
 }
 
-static void processes(void)
+// The child runs first, then the parent comes back from its fork, when the child has ended.
+static void processes(unsigned long *begun)
 {
+	static unsigned long ended[FEW];
+
 	for (int i = 0; i < FEW; i++) {
 		unsigned long start = now();
-		if (!fork())
+		if (!fork()) {
+			*begun = now();
 			_exit(0);
+		}
 		wait(NULL);
-		times[i] = now() - start;
+		ended[i] = now() - *begun;
+		times[i] = *begun - start;
 	}
-	told("process from fork to wait", FEW);
+	told("from a fork to the child", FEW);
+	memcpy(times, ended, sizeof(ended));
+	told("from the child to its parent's wait", FEW);
 }
 
 // What calls, switches, wake-ups, ticks and processes take by themselves; a reading of the clock is in each.
@@ -373,10 +440,11 @@ static void costs(void)
 
 	check(shared != MAP_FAILED, "mmap");
 	calls();
+	latencies();
 	yields(shared);
 	wakeups(shared);
 	ticks();
-	processes();
+	processes((unsigned long *)shared);
 }
 
 static int parameter(const char *line, const char *name, int otherwise)
