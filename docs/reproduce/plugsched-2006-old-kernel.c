@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // hackbench and the wake-up benchmark of plugsched-2006 for kernels of its time, as the only process of a machine: built
 // statically it is the initramfs's /init. What to do comes from the kernel's command line, as the tables say in
-// plugsched-2006.md: bench=hackbench, wakeup or costs, groups=, loops=, samples=, period_us=, rt=1, thread=1, seed=.
+// plugsched-2006.md: bench=hackbench, wakeup or costs, groups=, loops=, samples=, period_us=, rt=1, thread=1, seed=, and what
+// the programs do besides calls, in instructions: begin= of a worker, message= at each end, run= after a broadcast.
 //
 //   musl-gcc -O2 -static -o init docs/reproduce/plugsched-2006-old-kernel.c -lm
 //   mkdir dev; mknod dev/console c 5 1; find init dev | cpio -o -H newc | gzip > initrd
@@ -38,6 +39,7 @@
 #define FUTEX_WAKE 1
 
 static int groups = 30, loops = 100, samples = 1000, period_us = 33000, rt, thread, seed;
+static int begin_work, message_work, run_work;
 static unsigned long times[SAMPLES_MAX];
 static int broadcasts, answers; // so many of each
 static unsigned long broadcast_at;
@@ -47,6 +49,14 @@ static unsigned long now(void)
 	unsigned int low, high;
 	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
 	return (unsigned long)high << 32 | low;
+}
+
+static void work(int instructions)
+{
+	unsigned int turns = instructions / 2;
+
+	if (turns)
+		__asm__ volatile("1: dec %0; jnz 1b" : "+r"(turns));
 }
 
 static void end(const char *why)
@@ -69,6 +79,7 @@ static void tell_ready(int ready, int go)
 {
 	struct pollfd poll_go = { .fd = go, .events = POLLIN };
 
+	work(begin_work);
 	check(write(ready, "", 1) == 1, "ready");
 	check(poll(&poll_go, 1, -1) == 1, "poll");
 }
@@ -82,6 +93,7 @@ static void receive(int from, int count)
 			int got = read(from, message + done, BYTES - done);
 			check(got > 0, "read");
 			done += got;
+			work(message_work);
 		}
 }
 
@@ -90,8 +102,10 @@ static void send_all(const int *to)
 	char message[BYTES] = { 0 };
 
 	for (int loop = 0; loop < loops; loop++)
-		for (int i = 0; i < ENDS; i++)
+		for (int i = 0; i < ENDS; i++) {
+			work(message_work);
 			check(write(to[i], message, BYTES) == BYTES, "write");
+		}
 }
 
 static void fork_group(int ready, int go)
@@ -187,6 +201,7 @@ static void *woken(void *unused)
 		while (look(&broadcasts) == i)
 			futex(&broadcasts, FUTEX_WAIT, i);
 		times[i] = now() - broadcast_at;
+		work(run_work);
 		tell(&answers, i + 1);
 	}
 	return unused;
@@ -413,11 +428,19 @@ static void ticks(void)
 	told("tick", count);
 }
 
-// The child runs first, then the parent comes back from its fork, when the child has ended.
+// The child runs first; the parent is back from its fork when the child has ended. To tell when it began costs it a page.
 static void processes(unsigned long *begun)
 {
 	static unsigned long ended[FEW];
 
+	for (int i = 0; i < FEW; i++) {
+		unsigned long start = now();
+		if (!fork())
+			_exit(0);
+		wait(NULL);
+		times[i] = now() - start;
+	}
+	told("process from fork to wait", FEW);
 	for (int i = 0; i < FEW; i++) {
 		unsigned long start = now();
 		if (!fork()) {
@@ -428,9 +451,9 @@ static void processes(unsigned long *begun)
 		ended[i] = now() - *begun;
 		times[i] = *begun - start;
 	}
-	told("from a fork to the child", FEW);
+	told("from a fork to what the child tells", FEW);
 	memcpy(times, ended, sizeof(ended));
-	told("from the child to its parent's wait", FEW);
+	told("from there to its parent's wait", FEW);
 }
 
 // What calls, switches, wake-ups, ticks and processes take by themselves; a reading of the clock is in each.
@@ -470,6 +493,9 @@ int main(void)
 	rt = parameter(line, "rt=", rt);
 	thread = parameter(line, "thread=", thread);
 	seed = parameter(line, "seed=", seed);
+	begin_work = parameter(line, "begin=", begin_work);
+	message_work = parameter(line, "message=", message_work);
+	run_work = parameter(line, "run=", run_work);
 	// Everything else is the same in each run: what differs is where in the tick it begins, and so all that follows.
 	for (unsigned long until = now() + seed * 1370000UL; now() < until;)
 		;
