@@ -2,7 +2,7 @@
 // hackbench and the wake-up benchmark of plugsched-2006 for kernels of its time, as the only process of a machine: built
 // statically it is the initramfs's /init. What to do comes from the kernel's command line, as the tables say in
 // plugsched-2006.md: bench=hackbench, wakeup or costs, groups=, loops=, samples=, period_us=, rt=1, thread=1, seed=, and what
-// the programs do besides calls, in instructions: begin= of a worker, message= at each end, run= after a broadcast.
+// the programs do besides calls, in instructions: begin= of a worker, message= at each write and read, run= after a broadcast.
 //
 //   musl-gcc -O2 -static -o init docs/reproduce/plugsched-2006-old-kernel.c -lm
 //   mkdir dev; mknod dev/console c 5 1; find init dev | cpio -o -H newc | gzip > initrd
@@ -308,7 +308,7 @@ static void calls(void)
 	message("write to a pipe", "read from a pipe", ends[1], ends[0]);
 }
 
-// As LMbench's lat_syscall, lat_pipe and lat_unix do: a byte of a device, a byte there and back between two processes.
+// Like LMbench's lat_syscall, lat_pipe and lat_unix: a byte of a device, a byte there and back between two processes.
 static void device(const char *what, int major_minor, int is_read)
 {
 	char byte = 0;
@@ -331,6 +331,7 @@ static void there_and_back(const char *what, int to[2], int from[2])
 	char byte = 0;
 	pid_t child = fork();
 
+	check(child >= 0, "fork");
 	if (!child) {
 		close(to[1]);
 		while (read(to[0], &byte, 1) == 1)
@@ -428,7 +429,7 @@ static void ticks(void)
 	told("tick", count);
 }
 
-// The child runs first; the parent is back from its fork when the child has ended. To tell when it began costs it a page.
+// The child runs first; the parent is back from its fork when the child has ended. To tell when it began costs a page fault.
 static void processes(unsigned long *begun)
 {
 	static unsigned long ended[FEW];
@@ -470,11 +471,15 @@ static void costs(void)
 	processes((unsigned long *)shared);
 }
 
+// Of `name=value` on the kernel's command line; whatever else ends in that name is another. None is negative.
 static int parameter(const char *line, const char *name, int otherwise)
 {
-	const char *at = strstr(line, name);
-
-	return at ? atoi(at + strlen(name)) : otherwise;
+	for (const char *at = line; (at = strstr(at, name)); at++)
+		if (at == line || at[-1] == ' ') {
+			int value = atoi(at + strlen(name));
+			return value < 0 ? 0 : value;
+		}
+	return otherwise;
 }
 
 int main(void)
