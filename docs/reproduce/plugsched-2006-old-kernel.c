@@ -269,10 +269,10 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void told(const char *what, int count)
+static void told(const char *what, unsigned long *taken, int count)
 {
-	qsort(times, count, sizeof(*times), compare);
-	printf("%-40s %8lu ns, 5 %% %lu, 95 %% %lu\n", what, times[count / 2], times[count / 20], times[count * 19 / 20]);
+	qsort(taken, count, sizeof(*taken), compare);
+	printf("%-40s %8lu ns, 5 %% %lu, 95 %% %lu\n", what, taken[count / 2], taken[count / 20], taken[count * 19 / 20]);
 }
 
 static void message(const char *writing, const char *reading, int to, int from)
@@ -288,9 +288,8 @@ static void message(const char *writing, const char *reading, int to, int from)
 		second[i] = now() - between;
 		times[i] = between - start;
 	}
-	told(writing, CALLS);
-	memcpy(times, second, sizeof(second));
-	told(reading, CALLS);
+	told(writing, times, CALLS);
+	told(reading, second, CALLS);
 }
 
 static void calls(void)
@@ -301,7 +300,7 @@ static void calls(void)
 		unsigned long start = now();
 		times[i] = now() - start;
 	}
-	told("reading the clock", CALLS);
+	told("reading the clock", times, CALLS);
 	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "socketpair");
 	message("write to a socket", "read from a socket", ends[0], ends[1]);
 	check(!pipe(ends), "pipe");
@@ -321,7 +320,7 @@ static void device(const char *what, int major_minor, int is_read)
 		check((is_read ? read(file, &byte, 1) : write(file, &byte, 1)) == 1, what);
 		times[i] = now() - start;
 	}
-	told(what, CALLS);
+	told(what, times, CALLS);
 	close(file);
 	unlink("/device");
 }
@@ -343,7 +342,7 @@ static void there_and_back(const char *what, int to[2], int from[2])
 		check(write(to[1], &byte, 1) == 1 && read(from[0], &byte, 1) == 1, what);
 		times[i] = now() - start;
 	}
-	told(what, CALLS);
+	told(what, times, CALLS);
 	close(to[1]);
 	wait(NULL);
 }
@@ -374,7 +373,7 @@ static void yields(int *shared)
 			sched_yield();
 			times[i] = now() - start;
 		}
-		told(two ? "two yields and two switches" : "yield of one alone", CALLS);
+		told(two ? "two yields and two switches" : "yield of one alone", times, CALLS);
 	}
 	tell(shared, 1);
 	wait(NULL);
@@ -395,7 +394,7 @@ static void wakeups(int *shared)
 		futex(shared, FUTEX_WAKE, 1);
 		times[i] = now() - start;
 	}
-	told("futex without waiters", CALLS);
+	told("futex without waiters", times, CALLS);
 	if (!fork()) {
 		while (look(shared) == 1)
 			futex(shared, FUTEX_WAIT, 1);
@@ -409,7 +408,7 @@ static void wakeups(int *shared)
 		times[i] = now() - start;
 		usleep(3000);
 	}
-	told("futex that wakes one", FEW);
+	told("futex that wakes one", times, FEW);
 	set_fifo(0);
 	tell(shared, 2);
 	wait(NULL);
@@ -426,7 +425,7 @@ static void ticks(void)
 			times[count++] = at - last;
 	}
 	set_fifo(0);
-	told("tick", count);
+	told("tick", times, count);
 }
 
 // The child runs first; the parent is back from its fork when the child has ended. To tell when it began costs a page fault.
@@ -441,7 +440,7 @@ static void processes(unsigned long *begun)
 		wait(NULL);
 		times[i] = now() - start;
 	}
-	told("process from fork to wait", FEW);
+	told("process from fork to wait", times, FEW);
 	for (int i = 0; i < FEW; i++) {
 		unsigned long start = now();
 		if (!fork()) {
@@ -452,9 +451,8 @@ static void processes(unsigned long *begun)
 		ended[i] = now() - *begun;
 		times[i] = *begun - start;
 	}
-	told("from a fork to what the child tells", FEW);
-	memcpy(times, ended, sizeof(ended));
-	told("from there to its parent's wait", FEW);
+	told("from a fork to what the child tells", times, FEW);
+	told("from there to its parent's wait", ended, FEW);
 }
 
 // What calls, switches, wake-ups, ticks and processes take by themselves; a reading of the clock is in each.
