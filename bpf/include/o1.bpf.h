@@ -17,6 +17,7 @@
 KNOB(u32, slice_min_ms, 5, ms, 1, 1000, "Shortest slice, whatever the nice value: exact, 5 ms.");
 KNOB(u32, slice_default_ms, 100, ms, 1, 10000, "Slice of nice 0; in proportion to 20 - nice, four times that below 0: exact, 100 ms.");
 KNOB(u32, granularity_ms, 10, ms, 1, 1000, "Turn of the most interactive task; doubles with each bonus point less: exact, 10 ms.");
+KNOB(u32, initial_bonus, 5, points, 0, 10, "Bonus points of tasks that were there before the scheduler: calibrated, 5, neither bonus nor penalty. Linux of that time began with 0.");
 KNOB(u32, starvation_limit_ms, 1000, ms, 0, 100000, "Times the tasks that run: how long the first expired task waits before interactive ones expire too; 0: for ever. Exact, 1 s.");
 
 /* Jiffies of a slice at a nice value (static priority). */

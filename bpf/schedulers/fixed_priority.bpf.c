@@ -29,7 +29,8 @@
  * in the family beyond the allowance (down) and the end of the last child (up). Yielding: to the tail of the level.
  *
  * Good at: predictable precedence; latency of the strongest tasks, whatever else runs; a cheap decision.
- * Fails at: everything weaker while something stronger is runnable: weak tasks starve, for ever if need be.
+ * Fails at: everything weaker while something stronger is runnable: weak tasks starve, for ever if need be. So do
+ * the kernel's own threads of nice 0 beside stronger tasks: `vm try` finds it unsafe under its stress.
  *
  * Source: the plans at the end of the slides of Nakajima 2006 (plugsched): fixed priorities, SCHED_INTERACTIVE,
  * control of fork(), a light scheduler that may give up scalability. Order and slices are those of the O(1) scheduler

@@ -240,9 +240,9 @@ s32 SCHED_OP_SLEEPABLE(ingo_ll_init_task, struct task_struct *p, struct scx_init
 	if (!task)
 		return -ENOMEM;
 	if (!forker) {
-		/* Calibrated: of a task that was there before, nothing is known, so neither bonus nor penalty. */
+		/* Of a task that was there before, nothing is known. */
 		task->entity.slice = slice_of(p->static_prio);
-		task->latency_bonus = MAX_BONUS / 2;
+		task->latency_bonus = initial_bonus;
 		return 0;
 	}
 	share_slice(forker, task);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // hackbench and the wake-up benchmark of plugsched-2006 for kernels of its time, as the only process of a machine: built
 // statically it is the initramfs's /init. What to do comes from the kernel's command line, as the tables say in
-// plugsched-2006.md: bench=hackbench, wakeup or costs, groups=, loops=, samples=, period_us=, rt=1, thread=1, seed=, and what
-// the programs do besides calls, in instructions: begin= of a worker, message= at each write and read, run= after a broadcast.
+// plugsched-2006.md: bench=hackbench, wakeup or costs, groups=, loops=, samples=, period_us=, rt=1, thread=1, seed=, what the
+// programs do besides calls, in instructions: begin= of a worker, message= at each write and read, run= after a broadcast,
+// and touch=, KiB that a worker writes to.
 //
 //   musl-gcc -O2 -static -o init docs/reproduce/plugsched-2006-old-kernel.c -lm
 //   mkdir dev; mknod dev/console c 5 1; find init dev | cpio -o -H newc | gzip > initrd
@@ -39,16 +40,18 @@
 #define FUTEX_WAKE 1
 
 static int groups = 30, loops = 100, samples = 1000, period_us = 33000, rt, thread, seed;
-static int begin_work, message_work, run_work;
-static unsigned long times[SAMPLES_MAX];
+static int begin_work, message_work, run_work, touch_kib;
+static unsigned long long times[SAMPLES_MAX];
 static int broadcasts, answers; // so many of each
-static unsigned long broadcast_at;
+static unsigned long long broadcast_at;
 
-static unsigned long now(void)
+static char *touched;
+
+static unsigned long long now(void)
 {
 	unsigned int low, high;
 	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
-	return (unsigned long)high << 32 | low;
+	return (unsigned long long)high << 32 | low;
 }
 
 static void work(int instructions)
@@ -80,6 +83,8 @@ static void tell_ready(int ready, int go)
 	struct pollfd poll_go = { .fd = go, .events = POLLIN };
 
 	work(begin_work);
+	for (int i = 0; i < touch_kib; i += 4)
+		touched[i * 1024] = 1;
 	check(write(ready, "", 1) == 1, "ready");
 	check(poll(&poll_go, 1, -1) == 1, "poll");
 }
@@ -139,7 +144,7 @@ static void fork_group(int ready, int go)
 }
 
 // One round; the byte that lets workers go stays where it is, as in the programs of 2006. ns from it to the last worker's end.
-static unsigned long hackbench(int ready[2], int go[2])
+static unsigned long long hackbench(int ready[2], int go[2])
 {
 	int workers = groups * 2 * ENDS, status;
 	char byte;
@@ -148,7 +153,7 @@ static unsigned long hackbench(int ready[2], int go[2])
 		fork_group(ready[1], go[0]);
 	for (int i = 0; i < workers; i++)
 		check(read(ready[0], &byte, 1) == 1, "read ready");
-	unsigned long start = now();
+	unsigned long long start = now();
 	check(write(go[1], "", 1) == 1, "go");
 	for (int i = 0; i < workers; i++)
 		check(wait(&status) > 0, "wait");
@@ -172,7 +177,7 @@ static void *load(void *once)
 	check(!socketpair(AF_UNIX, SOCK_STREAM, 0, ready) && !socketpair(AF_UNIX, SOCK_STREAM, 0, go), "socketpair");
 	do {
 		long before = switches();
-		unsigned long took = hackbench(ready, go);
+		unsigned long long took = hackbench(ready, go);
 		if (once)
 			printf("hackbench %d: %.3f s, %ld switches with the forks\n", groups, took / 1e9, switches() - before);
 	} while (!once);
@@ -264,26 +269,26 @@ static double table(const char *name, double limit)
 
 static int compare(const void *a, const void *b)
 {
-	unsigned long x = *(const unsigned long *)a, y = *(const unsigned long *)b;
+	unsigned long long x = *(const unsigned long long *)a, y = *(const unsigned long long *)b;
 
 	return (x > y) - (x < y);
 }
 
-static void told(const char *what, unsigned long *taken, int count)
+static void told(const char *what, unsigned long long *taken, int count)
 {
 	qsort(taken, count, sizeof(*taken), compare);
-	printf("%-40s %8lu ns, 5 %% %lu, 95 %% %lu\n", what, taken[count / 2], taken[count / 20], taken[count * 19 / 20]);
+	printf("%-40s %8llu ns, 5 %% %llu, 95 %% %llu\n", what, taken[count / 2], taken[count / 20], taken[count * 19 / 20]);
 }
 
 static void message(const char *writing, const char *reading, int to, int from)
 {
-	static unsigned long second[CALLS];
+	static unsigned long long second[CALLS];
 	char message[BYTES] = { 0 };
 
 	for (int i = 0; i < CALLS; i++) {
-		unsigned long start = now();
+		unsigned long long start = now();
 		check(write(to, message, BYTES) == BYTES, writing);
-		unsigned long between = now();
+		unsigned long long between = now();
 		check(read(from, message, BYTES) == BYTES, reading);
 		second[i] = now() - between;
 		times[i] = between - start;
@@ -297,7 +302,7 @@ static void calls(void)
 	int ends[2];
 
 	for (int i = 0; i < CALLS; i++) {
-		unsigned long start = now();
+		unsigned long long start = now();
 		times[i] = now() - start;
 	}
 	told("reading the clock", times, CALLS);
@@ -316,7 +321,7 @@ static void device(const char *what, int major_minor, int is_read)
 	int file = open("/device", O_RDWR);
 	check(file >= 0, what);
 	for (int i = 0; i < CALLS; i++) {
-		unsigned long start = now();
+		unsigned long long start = now();
 		check((is_read ? read(file, &byte, 1) : write(file, &byte, 1)) == 1, what);
 		times[i] = now() - start;
 	}
@@ -338,7 +343,7 @@ static void there_and_back(const char *what, int to[2], int from[2])
 		_exit(0);
 	}
 	for (int i = 0; i < CALLS; i++) {
-		unsigned long start = now();
+		unsigned long long start = now();
 		check(write(to[1], &byte, 1) == 1 && read(from[0], &byte, 1) == 1, what);
 		times[i] = now() - start;
 	}
@@ -369,7 +374,7 @@ static void yields(int *shared)
 			_exit(0);
 		}
 		for (int i = 0; i < CALLS; i++) {
-			unsigned long start = now();
+			unsigned long long start = now();
 			sched_yield();
 			times[i] = now() - start;
 		}
@@ -390,7 +395,7 @@ static void set_fifo(int priority)
 static void wakeups(int *shared)
 {
 	for (int i = 0; i < CALLS; i++) {
-		unsigned long start = now();
+		unsigned long long start = now();
 		futex(shared, FUTEX_WAKE, 1);
 		times[i] = now() - start;
 	}
@@ -403,7 +408,7 @@ static void wakeups(int *shared)
 	usleep(20000);
 	set_fifo(50);
 	for (int i = 0; i < FEW; i++) {
-		unsigned long start = now();
+		unsigned long long start = now();
 		futex(shared, FUTEX_WAKE, 1);
 		times[i] = now() - start;
 		usleep(3000);
@@ -419,7 +424,7 @@ static void ticks(void)
 	int count = 0;
 
 	set_fifo(50);
-	for (unsigned long last = now(), until = last + 2000000000, at; last < until && count < SAMPLES_MAX; last = at) {
+	for (unsigned long long last = now(), until = last + 2000000000, at; last < until && count < SAMPLES_MAX; last = at) {
 		at = now();
 		if (at - last > 2000)
 			times[count++] = at - last;
@@ -429,12 +434,12 @@ static void ticks(void)
 }
 
 // The child runs first; the parent is back from its fork when the child has ended. To tell when it began costs a page fault.
-static void processes(unsigned long *begun)
+static void processes(unsigned long long *begun)
 {
-	static unsigned long ended[FEW];
+	static unsigned long long ended[FEW];
 
 	for (int i = 0; i < FEW; i++) {
-		unsigned long start = now();
+		unsigned long long start = now();
 		if (!fork())
 			_exit(0);
 		wait(NULL);
@@ -442,7 +447,7 @@ static void processes(unsigned long *begun)
 	}
 	told("process from fork to wait", times, FEW);
 	for (int i = 0; i < FEW; i++) {
-		unsigned long start = now();
+		unsigned long long start = now();
 		if (!fork()) {
 			*begun = now();
 			_exit(0);
@@ -466,7 +471,7 @@ static void costs(void)
 	yields(shared);
 	wakeups(shared);
 	ticks();
-	processes((unsigned long *)shared);
+	processes((unsigned long long *)shared);
 }
 
 // Of `name=value` on the kernel's command line; whatever else ends in that name is another. None is negative.
@@ -499,8 +504,11 @@ int main(void)
 	begin_work = parameter(line, "begin=", begin_work);
 	message_work = parameter(line, "message=", message_work);
 	run_work = parameter(line, "run=", run_work);
+	touch_kib = parameter(line, "touch=", touch_kib);
+	touched = mmap(NULL, touch_kib * 1024 + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(touched != MAP_FAILED, "touch");
 	// Everything else is the same in each run: what differs is where in the tick it begins, and so all that follows.
-	for (unsigned long until = now() + seed * 1370000UL; now() < until;)
+	for (unsigned long long until = now() + seed * 1370000ULL; now() < until;)
 		;
 	if (!strstr(line, "bench=wakeup")) {
 		if (strstr(line, "bench=costs"))

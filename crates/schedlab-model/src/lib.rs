@@ -11,6 +11,7 @@ pub mod ids;
 pub mod knob;
 pub mod lever;
 pub mod machine;
+pub mod memory;
 pub mod metric;
 pub mod outcome;
 pub mod policy;

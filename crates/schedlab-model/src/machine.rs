@@ -4,6 +4,7 @@
 //! control loop drives is in [`crate::outcome`].
 
 use crate::calibration::Calibration;
+use crate::memory::MachineMemory;
 use crate::time::Nanos;
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -393,6 +394,9 @@ pub struct MachineDescription {
     /// What things cost.
     #[serde(default)]
     pub costs: Costs,
+    /// Its memory, where that is to run short; without, there is always enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MachineMemory>,
     /// How that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
@@ -415,6 +419,11 @@ pub enum MachineError {
     /// Ticks a second.
     #[error("hz is {0}: give 10 to 10000")]
     Hz(u32),
+    /// Its memory.
+    #[error(
+        "memory.kib is {0}: give 1024 to 4294967296, or leave [memory] out for a machine that always has enough"
+    )]
+    Memory(u64),
     /// A cost or latency.
     #[error("{name} is {value}: give at most 10s")]
     Long {
@@ -441,8 +450,22 @@ impl MachineDescription {
                 (format!("target_residency of idle state {}", state.name), state.target_residency),
             ]
         });
+        if let Some(memory) = self.memory.filter(|memory| !(1_024..=1 << 32).contains(&memory.kib)) {
+            return Err(MachineError::Memory(memory.kib));
+        }
+        let of_memory = self.memory.into_iter().flat_map(|memory| {
+            [
+                // Times the processes there are.
+                (
+                    "memory.find_page (times 10000)".to_owned(),
+                    Nanos(memory.find_page.0.saturating_mul(10_000)),
+                ),
+                ("memory.disk_seek".to_owned(), memory.disk_seek),
+                ("memory.disk_page".to_owned(), memory.disk_page),
+            ]
+        });
         let slack = std::iter::once(("timer_slack".to_owned(), self.timer_slack));
-        match costs.chain(states).chain(slack).find(|(_, value)| *value > LONGEST) {
+        match costs.chain(states).chain(of_memory).chain(slack).find(|(_, value)| *value > LONGEST) {
             Some((name, value)) => Err(MachineError::Long { name, value }),
             None => Ok(()),
         }
@@ -461,6 +484,7 @@ impl MachineDescription {
             idle_states: Vec::new(),
             topology,
             costs: Costs::default(),
+            memory: None,
             calibration: None,
         }
     }
@@ -486,6 +510,12 @@ mod tests {
         let origin = Origin::Assumed;
         deep.idle_states.push(IdleState { name: "C9".to_owned(), exit_latency, target_residency, origin });
         assert!(deep.check().expect_err("too long").to_string().contains("idle state C9"));
+        let mut small = machine();
+        let memory = MachineMemory { kib: 8, find_page: Nanos(1), disk_seek: Nanos(1), disk_page: Nanos(1) };
+        small.memory = Some(memory);
+        assert_eq!(small.check(), Err(MachineError::Memory(8)));
+        small.memory = Some(MachineMemory { kib: 1_024, disk_seek: Nanos(u64::MAX), ..memory });
+        assert!(small.check().expect_err("too long").to_string().starts_with("memory.disk_seek is "));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::error::SimError;
 use crate::ext::ExtScheduler;
 use schedlab_model::lever::Setting;
 use schedlab_model::machine::{KernelVersion, MachineDescription};
+use schedlab_model::memory::Swapped;
 use schedlab_model::outcome::{FailedForks, SchedulerExit, SimulatorReport};
 use schedlab_model::recording::{ChannelInfo, TaskInfo};
 use schedlab_model::weights::WeightTable;
@@ -232,6 +233,8 @@ pub struct SimulationResult {
     pub bound: Option<Bound>,
     /// Whether the run was cut before all target tasks had ended.
     pub cut: bool,
+    /// What went to the disk for lack of memory, on a machine whose memory can run short.
+    pub swapped: Option<Swapped>,
     /// Groups of the fair class, as at the start.
     pub cgroups: Vec<CgroupSpec>,
     /// One row a task, row 0 idle.

@@ -42,6 +42,17 @@ pub enum SimError {
         /// One line a waiting task: who waits for what, and who could end it.
         waits: Vec<String>,
     },
+    /// Memory that a task needs, and that nobody can make.
+    #[error(
+        "out of memory at {time}: '{task}' needs more, and has looked for room in vain; the kernel would \
+         kill somebody: give the machine more ([memory] kib), or the workload less"
+    )]
+    OutOfMemory {
+        /// Who needs it.
+        task: String,
+        /// When.
+        time: Nanos,
+    },
     /// A setting the simulated kernel does not know or that is out of bounds.
     #[error("{name}: {reason}")]
     Setting {

@@ -13,6 +13,7 @@ pub mod error;
 pub mod ext;
 pub(crate) mod fair;
 pub(crate) mod kernel;
+pub(crate) mod memory;
 pub(crate) mod queue;
 pub mod record;
 pub mod replay;

@@ -10,6 +10,7 @@ use crate::error::SimError;
 use crate::ext::Ext;
 use crate::fair::{Fair, FairParams};
 use crate::kernel::{Class, CostKind, CostTable, CpuEvent, Domains, Kernel, KernelParts, Slot, TaskState};
+use crate::memory::Memory;
 use crate::rt::Rt;
 use crate::schedulers::Schedulers;
 use schedlab_model::event::{Context, EventSink, IrqSource};
@@ -97,6 +98,7 @@ impl Simulation {
             targets_left: 0,
             timers_armed: 0,
             slack_timers: SlackTimers::new(k.cpu_count()),
+            memory: if ideal { None } else { Memory::of(machine, workload) },
             seed: *seed,
         };
         let limits = [workload.duration, config.duration_limit];
@@ -430,6 +432,7 @@ impl Simulation {
                 _ => Nanos(critical_path),
             },
             cut,
+            swapped: self.work.memory.as_ref().map(Memory::swapped),
             cgroups: crate::ext::cgroup::specs(&self.work.workload),
             accounts: k.tasks.iter().enumerate().map(account).collect(),
             tasks: self.table.clone(),

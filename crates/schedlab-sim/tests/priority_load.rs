@@ -36,10 +36,30 @@ fn a_fork_bomb_leaves_an_interactive_task_alone_where_sleep_or_forks_count() {
         let (mean, gap, jobs) = beside_bomb(scheduler, &[]);
         assert!(mean < 5_000 && gap < 1_000_000 && jobs > 280, "{scheduler}: {mean}, {gap}, {jobs}");
     }
+    // Whoever waits gets the bonus, so the bomb's children come to be as good as the editor: it waits among them.
+    let (mean, gap, jobs) = beside_bomb("ingo_ll", &[]);
+    assert!(mean > 20_000 && gap < 5_000_000 && jobs < 250, "ingo_ll: {mean}, {gap}, {jobs}");
     // Strict priorities alone have the editor wait for 250 slices; with controlled forks most of them are below it.
     let (_, without, _) = beside_bomb("fixed_priority", &[("fork_control", 0)]);
     let (_, with, _) = beside_bomb("fixed_priority", &[]);
     assert!(with * 4 < without, "{with} us, {without} us without control of forks");
+}
+
+/// Seven tasks that began with long sleeps count as interactive and want more than the CPU; what has used up its slice waits for
+/// them for the limit times the tasks that can run, at most, and then for what they have left of their slices.
+#[test]
+fn an_expired_task_waits_for_the_starvation_limit_at_most() {
+    let text = "name = \"starvation\"\nduration = \"30s\"\n[[task]]\nname = \"hog\"\nsteps = [{ run = \"60s\" }]\n\
+        [[task]]\nname = \"player\"\ncount = 7\nsteps = [{ sleep = \"900ms\" }, { loop = { steps = [{ run = \"3ms\" }, { sleep = \"12ms\" }] } }]\n";
+    for scheduler in ["ingosched", "ingo_ll"] {
+        let gap =
+            |limit| run(scheduler, text, 1, &[("starvation_limit_ms", limit)]).longest_gap(1, 2_000 * MS);
+        let [short, long] = [100, 1_000].map(gap);
+        assert!(short <= (8 * 100 + 700) * MS, "{scheduler}: {short}");
+        assert!(long <= (8 * 1_000 + 700) * MS, "{scheduler}: {long}");
+        // Under ingo_ll nobody is interactive for so long.
+        assert!(scheduler == "ingo_ll" || 2 * short < long, "{scheduler}: {short} {long}");
+    }
 }
 
 #[test]

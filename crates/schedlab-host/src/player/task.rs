@@ -448,6 +448,8 @@ fn run_child(stage: Arc<Stage>, row: usize, slot: usize, inherited: TaskAttribut
 fn remedy(attributes: &TaskAttributes) -> &'static str {
     match attributes.policy {
         schedlab_model::Policy::Ext => "SCHED_EXT needs a kernel with sched_ext",
-        _ => "Negative nice and real-time need root, and CPUs must be there",
+        _ => {
+            "Negative nice and real-time need root with CAP_SYS_NICE, which containers may lack, and CPUs must be there"
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::builder::Builder;
 use super::builtin::{BuiltinError, Parameters, repeat, run};
 use super::{Amount, ChannelType, Late, Op, TaskSpecId, TimerRef, Workload};
 use crate::ids::ChannelId;
+use crate::memory::MemoryNeeds;
 use crate::policy::{Policy, TaskAttributes};
 use crate::time::Nanos;
 
@@ -30,6 +31,12 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
     let (send, receive) = (p.time("send")?, p.time("receive")?);
     let (fork, begin) = (p.time("fork")?, p.time("start")?);
     let (ready, go) = (ready(b, p)?, b.channel("go", ChannelType::Bytes, PIPE_BYTES, 0));
+    b.memory(MemoryNeeds {
+        kept_kib: p.count("kept", MemoryNeeds::KEPT_KIB_MAX)?,
+        pages: p.count("pages", MemoryNeeds::PAGES_MAX / 2)?,
+        idle_pages: p.count("idle_pages", MemoryNeeds::PAGES_MAX / 2)?,
+        message: [p.count("message_data", 4_096)?, p.count("message_header", 4_096)?],
+    });
     let workers = groups * fds * 2;
     let mut parent = Vec::new();
     for spec in 0..workers {

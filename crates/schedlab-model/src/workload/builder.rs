@@ -5,6 +5,7 @@ use super::{
     Workload,
 };
 use crate::ids::{ChannelId, CpuId};
+use crate::memory::MemoryNeeds;
 use crate::policy::TaskAttributes;
 use crate::time::Nanos;
 use std::collections::BTreeMap;
@@ -169,6 +170,11 @@ impl Builder {
         let spec = self.channel_mut(channel);
         (spec.is_socket, spec.room_to_resume) = (true, capacity - capacity.saturating_sub(1) / 4);
         channel
+    }
+
+    /// What its processes and messages take of the machine's memory.
+    pub fn memory(&mut self, needs: MemoryNeeds) {
+        self.workload.memory = needs;
     }
 
     /// A channel that was added.

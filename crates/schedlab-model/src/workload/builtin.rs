@@ -81,6 +81,16 @@ const RESUME: Parameter = (
 const FORK: Parameter = ("fork", "0ns", "CPU time of the parent for a fork, beside the call");
 const START: Parameter = ("start", "20us", "CPU time of a worker before it is ready");
 
+/// What it takes of a machine's memory that can run short.
+const KEPT: Parameter =
+    ("kept", "34", "KiB of a worker that stay in memory: kernel stack, page tables, the kernel's records");
+const PAGES: Parameter = ("pages", "2", "pages of its own that a worker uses whenever it runs");
+const IDLE_PAGES: Parameter =
+    ("idle_pages", "5", "pages of its own that a worker writes to when it begins, and never again");
+const MESSAGE_DATA: Parameter =
+    ("message_data", "512", "bytes of memory for the bytes of a message in its socket");
+const MESSAGE_HEADER: Parameter = ("message_header", "192", "bytes of memory for its header (`sk_buff`)");
+
 /// Every built-in workload.
 pub const BUILTINS: &[Builtin] = &[
     Builtin {
@@ -98,6 +108,11 @@ pub const BUILTINS: &[Builtin] = &[
             RESUME,
             FORK,
             START,
+            KEPT,
+            PAGES,
+            IDLE_PAGES,
+            MESSAGE_DATA,
+            MESSAGE_HEADER,
         ],
         make: benchmarks::hackbench,
     },
@@ -124,6 +139,11 @@ pub const BUILTINS: &[Builtin] = &[
             RESUME,
             FORK,
             START,
+            KEPT,
+            PAGES,
+            IDLE_PAGES,
+            MESSAGE_DATA,
+            MESSAGE_HEADER,
             ("settle", "0ms", "time from the start of the load to the first broadcast"),
             (
                 "cold",

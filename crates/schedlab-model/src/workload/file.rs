@@ -10,6 +10,7 @@ use super::limits::{self, Room};
 use super::{Amount, Arrival, ChannelType, Late, Op, TimerRef, Workload};
 use crate::cpu_set::CpuSet;
 use crate::ids::{ChannelId, CpuId};
+use crate::memory::MemoryNeeds;
 use crate::policy::{Nice, Policy, TaskAttributes};
 use crate::time::Nanos;
 use serde::{Deserialize, Deserializer};
@@ -49,6 +50,8 @@ struct FileText {
     cgroup: Vec<CgroupText>,
     #[serde(default)]
     offline: Option<CpuSet>,
+    #[serde(default)]
+    memory: MemoryNeeds,
     #[serde(default)]
     event: Vec<EventText>,
 }
@@ -397,6 +400,8 @@ pub fn parse(text: &str) -> Result<Workload, WorkloadError> {
         builder.device(&device.name, CpuId(device.cpu), arrivals_of(device, channel)?);
     }
     let mut workload = builder.finish(file.duration)?;
+    file.memory.check().map_err(|problem| WorkloadError::Syntax(problem.to_owned()))?;
+    workload.memory = file.memory;
     workload.offline = file.offline.iter().flat_map(CpuSet::iter).take_while(|cpu| cpu.0 < 1024).collect();
     workload.cgroups = file.cgroup.iter().map(cgroup).collect::<Result<_, _>>()?;
     workload.changes = file.event.iter().map(change).collect::<Result<_, _>>()?;

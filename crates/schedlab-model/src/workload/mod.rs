@@ -16,6 +16,7 @@ pub mod rtapp;
 
 use crate::cpu_set::CpuSet;
 use crate::ids::{ChannelId, CpuId};
+use crate::memory::MemoryNeeds;
 use crate::policy::{Nice, TaskAttributes};
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
@@ -397,6 +398,9 @@ pub struct Workload {
     /// whoever waits pays it. Which of two tasks waits for the other is the scheduler's doing.
     #[serde(default)]
     pub sleep_cost: Nanos,
+    /// What its processes and messages take of the machine's memory.
+    #[serde(default)]
+    pub memory: MemoryNeeds,
     /// Waits of a recording that could not be attributed to a channel, of all waits: (unattributed, all).
     pub unattributed_waits: (u64, u64),
 }

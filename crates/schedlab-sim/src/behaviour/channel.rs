@@ -18,7 +18,7 @@ pub(crate) struct Channel {
     /// Bytes of room at which a waiting sender is woken.
     room_to_resume: u64,
     /// Room wakes all senders at a socket, not only the first.
-    is_socket: bool,
+    pub(crate) is_socket: bool,
     /// Bytes or tokens in it, or parties at the barrier.
     pub(crate) level: u64,
     /// Who waits to take something out, first come first.

@@ -40,6 +40,8 @@ pub(crate) enum Outcome {
     Move,
     /// The same step once more.
     Again,
+    /// It needs memory that nobody can make.
+    Starved,
 }
 
 impl Simulation {
@@ -54,6 +56,9 @@ impl Simulation {
             self.schedule(cpu);
             return Ok(());
         }
+        if self.work.memory.is_some() && self.waits_for_pages(cpu, task)? {
+            return Ok(());
+        }
         for _ in 0..STEPS_WITHOUT_TIME_MAX {
             match self.traced_step(cpu, task) {
                 Outcome::Next => {
@@ -65,6 +70,7 @@ impl Simulation {
                 Outcome::Busy => self.arm_resume(cpu),
                 Outcome::Off => self.schedule(cpu),
                 Outcome::Again => continue,
+                Outcome::Starved => return Err(self.out_of_memory(task)),
                 Outcome::Yield => {
                     self.core.yield_task(cpu);
                     self.schedule(cpu);
@@ -107,6 +113,9 @@ impl Simulation {
         let task = self.core.k.cpu(cpu).curr;
         if task.is_idle() {
             return;
+        }
+        if let Some(memory) = &mut self.work.memory {
+            memory.touch(task, self.core.k.now);
         }
         if self.core.k.task(task).work_left == 0 {
             self.begin_work(cpu, task);
@@ -249,8 +258,8 @@ impl Simulation {
                 self.next(task)
             }
             Step::Fork { spec } => {
-                if self.pays_for_process(task, spec) {
-                    return Outcome::Busy;
+                if let Some(outcome) = self.prepares_process(task, spec) {
+                    return outcome;
                 }
                 let outcome = self.next(task);
                 self.fork(cpu, task, spec);
@@ -380,9 +389,12 @@ impl Simulation {
             actor.halfway = true;
             actor.pending = u64::from(bytes);
         }
+        let part = self.work.channels[channel.index()].room_for(self.work.actors[task.index()].pending);
+        if let Some(outcome) = self.makes_room_for_message(task, channel, part) {
+            return outcome;
+        }
         let actor = &mut self.work.actors[task.index()];
         let state = &mut self.work.channels[channel.index()];
-        let part = state.room_for(actor.pending);
         actor.pending -= part;
         let left = actor.pending;
         state.level += part;
@@ -404,7 +416,9 @@ impl Simulation {
             }
             return self.wait_for(task, Wait::Take(channel), FOREVER, PLAIN_WAIT);
         }
-        state.level -= state.level.min(u64::from(bytes));
+        let part = state.level.min(u64::from(bytes));
+        state.level -= part;
+        self.freed_message(channel, part);
         self.made_room(channel);
         self.pays_behind(self.work.channels[channel.index()].call());
         self.next(task)
@@ -422,6 +436,7 @@ impl Simulation {
         actor.pending -= part;
         let done = actor.pending == 0 || (state.level == 0 && state.is_closed());
         if part > 0 {
+            self.freed_message(channel, part);
             self.made_room(channel);
             self.pays_behind(self.work.channels[channel.index()].call());
         }
@@ -456,6 +471,7 @@ impl Simulation {
         }
         if taken {
             state.level -= message;
+            self.freed_message(channel, message);
             self.made_room(channel);
         }
         let actor = &mut self.work.actors[task.index()];

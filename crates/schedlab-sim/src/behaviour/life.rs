@@ -111,7 +111,7 @@ impl Simulation {
     }
 
     /// Whether a task of this row is another process than the one that forks it, not a thread.
-    fn is_process(&self, parent: TaskId, spec: u32) -> bool {
+    pub(crate) fn is_process(&self, parent: TaskId, spec: u32) -> bool {
         self.work.workload.tasks[spec as usize].process != self.core.k.task(parent).process
     }
 
@@ -156,7 +156,13 @@ impl Simulation {
         }
         if let Err(error) = self.core.fork_task(child) {
             self.fork_failed(child, error, Context::Task);
+            if let Some(memory) = self.memory_of_process(parent, spec) {
+                memory.unfork();
+            }
             return;
+        }
+        if let Some(memory) = self.memory_of_process(parent, spec) {
+            memory.begin(child, now);
         }
         self.work.actors[parent.index()].children += 1;
         self.core.k.trace.emit(now, cpu, EventKind::Fork { parent, child });
@@ -203,6 +209,9 @@ impl Simulation {
         self.core.k.trace.emit(now, cpu, EventKind::Exit { task });
         for channel in std::mem::take(&mut self.work.actors[task.index()].sends_to) {
             self.drop_sender(channel, Context::Task);
+        }
+        if let Some(memory) = &mut self.work.memory {
+            memory.end(task);
         }
         let parent = self.work.actors[task.index()].parent;
         if !parent.is_idle() {

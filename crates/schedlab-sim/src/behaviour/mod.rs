@@ -14,9 +14,11 @@ pub(crate) mod forks;
 pub(crate) mod interpret;
 pub(crate) mod life;
 pub(crate) mod operation;
+pub(crate) mod shortage;
 pub(crate) mod slack;
 pub(crate) mod wait;
 
+use crate::memory::Memory;
 use actor::Actor;
 use channel::Channel;
 use compile::Code;
@@ -44,6 +46,8 @@ pub(crate) struct Work {
     pub(crate) timers_armed: u32,
     /// Of the task timers those with slack.
     pub(crate) slack_timers: SlackTimers,
+    /// Memory of the machine, if it can run short.
+    pub(crate) memory: Option<Memory>,
     /// Seed of the tasks' streams.
     pub(crate) seed: u64,
 }

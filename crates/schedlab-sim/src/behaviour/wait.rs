@@ -111,6 +111,7 @@ impl Simulation {
         let cpu = self.core.k.online_or_first(cpu);
         self.work.actors[task.index()].wait = Wait::None;
         self.work.timers_armed -= 1;
+        self.core.k.task_mut(task).is_uninterruptible = false;
         self.core.k.this_cpu = cpu;
         let cost = self.core.k.cost(CostKind::Interrupt);
         self.core.interrupt(cpu, IrqSource::Device(0), cost);

@@ -173,7 +173,7 @@ fn leave(k: &mut Kernel, prev: TaskId) -> PrevState {
         TaskState::Dead => PrevState::Dead,
         TaskState::Sleeping | TaskState::New => {
             task.nvcsw += 1;
-            PrevState::Interruptible
+            if task.is_uninterruptible { PrevState::Uninterruptible } else { PrevState::Interruptible }
         }
     }
 }

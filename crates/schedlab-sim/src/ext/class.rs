@@ -389,10 +389,11 @@ impl Ext {
         k.add_nr_running(cpu, -1);
         let sleeps = flags & flags::DEQUEUE_SLEEP != 0;
         let voluntary = k.task(task).nvcsw + u64::from(sleeps);
+        let state = if sleeps { k.task(task).sleep_state() } else { 0 };
         ext.enter(k, |cx| {
             let (host, memory) = cx.parts();
             let (address, at) = (host.task(task.0).address, &host.layout.task);
-            memory.write_u32(address + at.state, u32::from(sleeps));
+            memory.write_u32(address + at.state, state);
             memory.write_u64(address + at.nvcsw, voluntary);
             let kernel_flags = dequeue_flags(cx.host(), flags);
             enqueue::dequeue_again(cx, cpu.0, task.0, kernel_flags);

@@ -173,7 +173,10 @@ impl Attached {
         let (address, at) = (host.task(task.0).address, &host.layout.task);
         memory.write_u64(address + at.sum_exec_runtime, sum);
         memory.write_u64(address + at.nvcsw, switches);
-        memory.write_u32(address + at.state, u32::from(state.state == TaskState::Sleeping));
+        memory.write_u32(
+            address + at.state,
+            if state.state == TaskState::Sleeping { state.sleep_state() } else { 0 },
+        );
         memory.write_u8(address + at.on_cpu, running.into());
     }
 

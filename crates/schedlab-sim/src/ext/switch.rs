@@ -72,10 +72,10 @@ impl Attached {
     pub(super) fn replace_sleeper(&mut self, k: &mut Kernel, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
         self.update_curr(k, cpu);
         k.add_nr_running(cpu, -1);
-        let voluntary = k.task(prev).nvcsw + 1;
+        let (state, voluntary) = (k.task(prev).sleep_state(), k.task(prev).nvcsw + 1);
         self.choosing = Some(cpu);
         let mut cx = self.begin(k);
-        let address = sleep(&mut cx, cpu.0, prev.0, voluntary);
+        let address = sleep(&mut cx, cpu.0, prev.0, (state, voluntary));
         let next = choose(&mut cx, cpu.0);
         let (host, memory) = cx.parts();
         memory.write_u8(address + host.at.on_cpu, 0);
@@ -131,10 +131,10 @@ fn choose(cx: &mut Cx<'_>, cpu: u32) -> Option<u32> {
 
 /// The current task leaves its run queue; its address.
 #[inline(always)]
-fn sleep(cx: &mut Cx<'_>, cpu: u32, task: u32, voluntary: u64) -> u64 {
+fn sleep(cx: &mut Cx<'_>, cpu: u32, task: u32, (state, voluntary): (u32, u64)) -> u64 {
     let (host, memory) = cx.parts();
     let (address, at) = (host.task(task).address, &host.at);
-    memory.write_u32(address + at.state, 1);
+    memory.write_u32(address + at.state, state);
     memory.write_u64(address + at.nvcsw, voluntary);
     enqueue::dequeue_task(cx, cpu, task, ENQUEUE_NOCLOCK | SCX_DEQ_SLEEP);
     address

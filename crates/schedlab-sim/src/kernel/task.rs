@@ -83,6 +83,8 @@ pub(crate) struct Task {
     pub(crate) custom_slice: u64,
     /// Belongs to what is measured.
     pub(crate) target: bool,
+    /// It waits for a disk: no signal would wake it.
+    pub(crate) is_uninterruptible: bool,
     /// Kernel thread.
     pub(crate) kernel_thread: bool,
     /// Tasks of one process share this number.
@@ -127,6 +129,7 @@ impl Task {
             work_left: 0,
             custom_slice: 0,
             target: false,
+            is_uninterruptible: false,
             kernel_thread: attributes.kernel_thread,
             process: 0,
             parent,
@@ -168,6 +171,11 @@ impl Task {
         let slice = attributes.slice.map_or(0, |slice| slice.0);
         (self.policy, self.nice, self.rt_priority, self.custom_slice)
             == (attributes.policy, attributes.nice, attributes.rt_priority, slice)
+    }
+
+    /// `p->__state` while it sleeps: `TASK_INTERRUPTIBLE` or `TASK_UNINTERRUPTIBLE`.
+    pub(crate) fn sleep_state(&self) -> u32 {
+        1 << u32::from(self.is_uninterruptible)
     }
 
     /// `p->prio`: lower is stronger.

@@ -21,6 +21,7 @@ use schedlab_host::guest;
 use schedlab_model::event::EventSink;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::outcome::Obtained;
+use schedlab_model::workload::Workload;
 use schedlab_model::{Nanos, TaskId};
 use schedlab_report::MetricsCollector;
 use std::process::Command;
@@ -118,7 +119,7 @@ impl Live<'_> {
         let Recorded { recording, cut, notes } = play.recorded()?;
         let mut row = Row::of(part, self.obtained());
         row.duration_ns = recording.duration.0;
-        row.cut = cut && workload.duration.is_none();
+        row.cut = self.is_cut(cut, &workload);
         row.notes = notes;
         let never = AtomicBool::new(false);
         let feed = |sink: &mut dyn EventSink| {
@@ -144,12 +145,17 @@ impl Live<'_> {
         Ok(row)
     }
 
+    /// What lasts as long as it is told to is no cut, unless somebody ended it before.
+    fn is_cut(&self, ended: bool, workload: &Workload) -> bool {
+        ended && (workload.duration.is_none() || self.interrupted.load(Ordering::Relaxed))
+    }
+
     /// The wake-up benchmark by its own threads' clocks.
     fn wakes(&self, part: &str, play: &Play<'_>) -> Result<Row, Failure> {
         let mut ended = play.bare()?;
         let mut row = Row::of(part, self.obtained());
         (row.duration_ns, row.notes) = (ended.wall.0, ended.notes);
-        row.cut = ended.cut && play.workload.duration.is_none();
+        row.cut = self.is_cut(ended.cut, play.workload);
         let never = AtomicBool::new(false);
         let mut wakes = Wakes::new(&never);
         for (id, task) in ended.tasks.iter().enumerate() {

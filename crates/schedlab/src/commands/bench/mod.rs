@@ -21,6 +21,7 @@ use super::{Context, common};
 use crate::args::bench::{Bench, BenchArgs};
 use crate::failure::Failure;
 use crate::output::{print_text, write_file};
+use schedlab_model::memory::Swapped;
 use schedlab_model::outcome::Obtained;
 use schedlab_report::samples::{Summary, six_sigma, summarise};
 use serde::Serialize;
@@ -56,6 +57,9 @@ pub struct Row {
     /// Switches of tasks, to and from idle too; simulated only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_switches: Option<u64>,
+    /// What went to the disk for lack of memory; simulated only, on machines whose memory can run short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swapped: Option<Swapped>,
     /// Whether it was not run, for want of room; a note says which.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
@@ -82,6 +86,7 @@ impl Row {
             load_cpu_percent: None,
             load_wait_max_ns: None,
             context_switches: None,
+            swapped: None,
             left_out: false,
             notes: Vec::new(),
             frames: None,

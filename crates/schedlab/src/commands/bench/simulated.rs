@@ -124,6 +124,7 @@ impl Work<'_> {
         row.ended = outcome.scheduler_exit.map(|exit| format!("{}: {}", exit.reason, exit.message));
         (row.load_cpu_percent, row.load_wait_max_ns) = (Some(load.0), Some(load.1));
         row.context_switches = Some(result.report.context_switches);
+        row.swapped = result.swapped;
         row.frames = frames.as_ref().map(|frames| frames.counts);
         row.samples_ns = frames.map_or(wakes.latencies_ns, |frames| frames.latencies_ns);
         row.waker_error_ns = wakes.waker_error_ns;

@@ -1,0 +1,269 @@
+//! Pages of processes: which are in memory, and in what order they are looked at to leave it.
+
+use super::disk::Disk;
+use schedlab_model::TaskId;
+use std::collections::VecDeque;
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// On the active list.
+    Active,
+    /// On the inactive list.
+    Inactive,
+    /// In no address space any more and on its way to the disk, in memory until it has been written.
+    Leaving,
+    /// On the disk alone.
+    Out,
+    /// Its process has ended.
+    Gone,
+}
+
+/// A page of a process.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    owner: TaskId,
+    /// Used only when the process begins.
+    is_idle: bool,
+    place: Place,
+    /// Counts its moves: entries of lists with another number are stale.
+    moves: u32,
+    /// When it was last seen to have been used, and marked as not.
+    cleared: u64,
+}
+
+/// The pages of one process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owned {
+    first: u32,
+    count: u32,
+    is_alive: bool,
+    /// Of these so many are leaving or out, without those that it does not use again.
+    away: u32,
+    /// When it was last given a CPU.
+    ran: u64,
+}
+
+/// Entries of the active list that may be stale, besides as many as are not.
+const STALE_MAX: u64 = 1_024;
+
+/// An entry of a list.
+type Entry = (u32, u32);
+
+/// All pages, and the two lists, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    pages: Vec<Page>,
+    tasks: Vec<Owned>,
+    active: VecDeque<Entry>,
+    inactive: VecDeque<Entry>,
+    /// Being written, with the time when that is done.
+    leaving: VecDeque<(u64, Entry)>,
+    nr_active: u64,
+    nr_inactive: u64,
+    /// First pages of processes that have ended; all have as many.
+    spare: Vec<u32>,
+}
+
+/// What a look at pages came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Looked {
+    /// Pages that were looked for in address spaces, once each time.
+    pub(super) searches: u64,
+    /// Pages that were passed.
+    pub(super) passed: u64,
+    /// Pages that were given to the disk.
+    pub(super) written: u64,
+    /// Pages that are free now.
+    pub(super) freed: u64,
+}
+
+impl Pages {
+    pub(super) fn nr_active(&self) -> u64 {
+        self.nr_active
+    }
+
+    pub(super) fn nr_inactive(&self) -> u64 {
+        self.nr_inactive
+    }
+
+    /// A process begins and writes to all of its pages.
+    pub(super) fn begin(&mut self, task: TaskId, (used, idle): (u32, u32), now: u64) {
+        let count = used + idle;
+        let first = self.spare.pop().unwrap_or_else(|| {
+            let none = Page { owner: task, is_idle: false, place: Place::Gone, moves: 0, cleared: 0 };
+            let first = self.pages.len() as u32;
+            self.pages.extend(std::iter::repeat_n(none, count as usize));
+            first
+        });
+        if self.tasks.len() <= task.index() {
+            self.tasks.resize(task.index() + 1, Owned::default());
+        }
+        self.tasks[task.index()] = Owned { first, count, is_alive: true, away: 0, ran: now };
+        for i in 0..count {
+            let page = &mut self.pages[(first + i) as usize];
+            *page = Page { owner: task, is_idle: i >= used, cleared: 0, ..*page };
+            self.activate(first + i);
+        }
+    }
+
+    /// A task ends; how many of its pages were in memory, if it was a process that began here.
+    pub(super) fn end(&mut self, task: TaskId) -> Option<u64> {
+        let owned = self.tasks.get_mut(task.index()).map(std::mem::take).filter(|owned| owned.is_alive)?;
+        let here = |page: &u32| self.pages[*page as usize].place != Place::Out;
+        let freed = (owned.first..owned.first + owned.count).filter(here).count() as u64;
+        (owned.first..owned.first + owned.count).for_each(|page| self.take_out(page, Place::Gone));
+        self.spare.push(owned.first);
+        Some(freed)
+    }
+
+    /// The task is given a CPU: it uses its pages.
+    pub(super) fn touch(&mut self, task: TaskId, now: u64) {
+        if let Some(owned) = self.tasks.get_mut(task.index()) {
+            owned.ran = now;
+        }
+    }
+
+    /// Takes back those of its pages that are still leaving; how many that it uses are on the disk alone.
+    pub(super) fn take_back(&mut self, task: TaskId) -> u64 {
+        let Some(owned) = self.tasks.get(task.index()).filter(|owned| owned.away > 0) else { return 0 };
+        let mut missing = 0;
+        for page in owned.first..owned.first + owned.count {
+            match self.pages[page as usize] {
+                Page { is_idle: false, place: Place::Leaving, .. } => self.come_back(page),
+                Page { is_idle: false, place: Place::Out, .. } => missing += 1,
+                _ => {}
+            }
+        }
+        missing
+    }
+
+    /// They have been read.
+    pub(super) fn bring_in(&mut self, task: TaskId) {
+        let owned = self.tasks[task.index()];
+        for page in owned.first..owned.first + owned.count {
+            if matches!(self.pages[page as usize], Page { is_idle: false, place: Place::Out, .. }) {
+                self.come_back(page);
+            }
+        }
+    }
+
+    /// Looks at the oldest `count` of the active list (`refill_inactive_zone`). Where mapped pages may go, those that were
+    /// not used since the last look become inactive.
+    pub(super) fn refill(&mut self, count: u64, may_take: bool, now: u64) -> Looked {
+        let mut looked = Looked::default();
+        for _ in 0..count.min(self.nr_active) {
+            let Some(page) = Pages::pop(&mut self.active, &self.pages, Place::Active) else { break };
+            if !may_take {
+                looked.passed += 1;
+                self.active.push_back((page, self.pages[page as usize].moves));
+                continue;
+            }
+            looked.searches += 1;
+            if self.was_used(page, now) {
+                self.active.push_back((page, self.pages[page as usize].moves));
+            } else {
+                self.take_out(page, Place::Inactive);
+                self.nr_inactive += 1;
+                self.inactive.push_back((page, self.pages[page as usize].moves));
+            }
+        }
+        looked
+    }
+
+    /// Frees what has been written, and gives the oldest of the inactive list to the disk, `count` pages in all
+    /// (`shrink_inactive_list`); those that were used become active again.
+    pub(super) fn shrink(&mut self, count: u64, disk: &mut Disk, now: u64) -> Looked {
+        let mut looked = Looked::default();
+        let mut written: Vec<Entry> = Vec::new();
+        for _ in 0..count {
+            if let Some(page) = self.pop_written(now) {
+                looked.passed += 1;
+                looked.freed += 1;
+                self.pages[page as usize].place = Place::Out;
+                continue;
+            }
+            let Some(page) = Pages::pop(&mut self.inactive, &self.pages, Place::Inactive) else { break };
+            looked.searches += 1;
+            if self.was_used(page, now) {
+                self.activate(page);
+                continue;
+            }
+            looked.searches += 1;
+            looked.written += 1;
+            self.take_out(page, Place::Leaving);
+            let Page { owner, is_idle, moves, .. } = self.pages[page as usize];
+            self.tasks[owner.index()].away += u32::from(!is_idle);
+            written.push((page, moves));
+        }
+        // They lie together: one request of the disk.
+        let at = written.iter().map(|_| disk.write(now)).last();
+        self.leaving.extend(written.into_iter().map(|page| (at.unwrap_or(now), page)));
+        looked
+    }
+
+    /// When the next page that is being written is.
+    pub(super) fn next_written(&self) -> Option<u64> {
+        self.leaving.front().map(|(at, _)| *at)
+    }
+
+    /// The oldest that the disk is done with.
+    fn pop_written(&mut self, now: u64) -> Option<u32> {
+        while let Some(&(at, (page, moves))) = self.leaving.front() {
+            let is_stale = self.pages[page as usize].moves != moves;
+            if !is_stale && at > now {
+                return None;
+            }
+            self.leaving.pop_front();
+            if !is_stale {
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    fn pop(list: &mut VecDeque<Entry>, pages: &[Page], place: Place) -> Option<u32> {
+        std::iter::from_fn(|| list.pop_front())
+            .find(|(page, moves)| {
+                let at = pages[*page as usize];
+                (at.moves, at.place) == (*moves, place)
+            })
+            .map(|(page, _)| page)
+    }
+
+    /// Whether it was used since it was last asked (`page_referenced`).
+    fn was_used(&mut self, page: u32, now: u64) -> bool {
+        let Page { owner, is_idle, cleared, .. } = self.pages[page as usize];
+        let used = if is_idle { cleared == 0 } else { self.tasks[owner.index()].ran >= cleared };
+        self.pages[page as usize].cleared = now.max(1);
+        used
+    }
+
+    /// Back into the address space of its process.
+    fn come_back(&mut self, page: u32) {
+        self.tasks[self.pages[page as usize].owner.index()].away -= 1;
+        self.activate(page);
+    }
+
+    fn activate(&mut self, page: u32) {
+        if self.active.len() as u64 > 2 * self.nr_active + STALE_MAX {
+            let pages = &self.pages;
+            self.active.retain(|(page, moves)| pages[*page as usize].moves == *moves);
+        }
+        self.take_out(page, Place::Active);
+        self.nr_active += 1;
+        self.active.push_back((page, self.pages[page as usize].moves));
+    }
+
+    /// Out of the list it is in; entries of lists are left to be found stale.
+    fn take_out(&mut self, page: u32, to: Place) {
+        let at = &mut self.pages[page as usize];
+        match at.place {
+            Place::Active => self.nr_active -= 1,
+            Place::Inactive => self.nr_inactive -= 1,
+            Place::Leaving | Place::Out | Place::Gone => {}
+        }
+        at.moves = at.moves.wrapping_add(1);
+        at.place = to;
+    }
+}
