@@ -25,11 +25,11 @@ impl Disk {
         Disk { seek: machine.disk_seek.0, page: machine.disk_page.0, until: 0, last: Last::Nothing }
     }
 
-    /// When a page that is written from now on is.
-    pub(super) fn write(&mut self, now: u64) -> u64 {
+    /// When so many pages that are written from now on are.
+    pub(super) fn write(&mut self, now: u64, pages: u64) -> u64 {
         let seek = if self.last == Last::Write { 0 } else { self.seek };
         self.last = Last::Write;
-        self.takes(now, seek + self.page)
+        self.takes(now, seek + pages * self.page)
     }
 
     /// When so many pages that lie together have been read.
@@ -53,10 +53,10 @@ mod tests {
     fn the_head_moves_between_writes_and_to_each_read() {
         let (find_page, disk_seek, disk_page) = (Nanos(0), Nanos(1_000), Nanos(10));
         let mut disk = Disk::new(&MachineMemory { kib: 0, find_page, disk_seek, disk_page });
-        assert_eq!(disk.write(0), 1_010);
-        assert_eq!(disk.write(5), 1_020, "it follows the first");
+        assert_eq!(disk.write(0, 1), 1_010);
+        assert_eq!(disk.write(5, 1), 1_020, "it follows the first");
         assert_eq!(disk.read(5_000, 3), 6_030, "the disk was idle, and the pages lie elsewhere");
         assert_eq!(disk.read(5_000, 1), 7_040);
-        assert_eq!(disk.write(5_000), 8_050);
+        assert_eq!(disk.write(5_000, 1), 8_050);
     }
 }

@@ -3,6 +3,7 @@
 use super::disk::Disk;
 use schedlab_model::TaskId;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Where a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,12 @@ struct Owned {
     away: u32,
     /// When it was last given a CPU.
     ran: u64,
+}
+
+impl Owned {
+    fn pages(&self) -> Range<u32> {
+        self.first..self.first + self.count
+    }
 }
 
 /// Entries of the active list that may be stale, besides as many as are not.
@@ -111,8 +118,8 @@ impl Pages {
     pub(super) fn end(&mut self, task: TaskId) -> Option<u64> {
         let owned = self.tasks.get_mut(task.index()).map(std::mem::take).filter(|owned| owned.is_alive)?;
         let here = |page: &u32| self.pages[*page as usize].place != Place::Out;
-        let freed = (owned.first..owned.first + owned.count).filter(here).count() as u64;
-        (owned.first..owned.first + owned.count).for_each(|page| self.take_out(page, Place::Gone));
+        let freed = owned.pages().filter(here).count() as u64;
+        owned.pages().for_each(|page| self.take_out(page, Place::Gone));
         self.spare.push(owned.first);
         Some(freed)
     }
@@ -128,7 +135,7 @@ impl Pages {
     pub(super) fn take_back(&mut self, task: TaskId) -> u64 {
         let Some(owned) = self.tasks.get(task.index()).filter(|owned| owned.away > 0) else { return 0 };
         let mut missing = 0;
-        for page in owned.first..owned.first + owned.count {
+        for page in owned.pages() {
             match self.pages[page as usize] {
                 Page { is_idle: false, place: Place::Leaving, .. } => self.come_back(page),
                 Page { is_idle: false, place: Place::Out, .. } => missing += 1,
@@ -141,7 +148,7 @@ impl Pages {
     /// They have been read.
     pub(super) fn bring_in(&mut self, task: TaskId) {
         let owned = self.tasks[task.index()];
-        for page in owned.first..owned.first + owned.count {
+        for page in owned.pages() {
             if matches!(self.pages[page as usize], Page { is_idle: false, place: Place::Out, .. }) {
                 self.come_back(page);
             }
@@ -196,9 +203,11 @@ impl Pages {
             self.tasks[owner.index()].away += u32::from(!is_idle);
             written.push((page, moves));
         }
-        // They lie together: one request of the disk.
-        let at = written.iter().map(|_| disk.write(now)).last();
-        self.leaving.extend(written.into_iter().map(|page| (at.unwrap_or(now), page)));
+        if !written.is_empty() {
+            // They lie together: one request of the disk.
+            let at = disk.write(now, written.len() as u64);
+            self.leaving.extend(written.into_iter().map(|page| (at, page)));
+        }
         looked
     }
 

@@ -20,7 +20,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Of pieces of so many bytes; larger ones than a page take whole pages.
+    /// Of pieces of so many bytes, a page at most.
     pub(super) fn new(bytes: u32) -> Cache {
         let pieces = (PAGE_BYTES / u64::from(bytes.max(1))).clamp(1, PAGE_BYTES) as u32;
         let (used, turns, partial, unused) = (Vec::new(), Vec::new(), VecDeque::new(), Vec::new());
