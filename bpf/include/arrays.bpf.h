@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the priority schedulers of 2.6 share: jiffies, a run queue for each CPU with an active and an expired
- * array, preemption by priority, balancing, and a log that says why
- * priorities changed.
+ * array, preemption by priority, and balancing.
  *
  * A run queue is a dispatch queue ordered by virtual time, and a task's virtual time is its place in the
  * arrays: epoch of the array, then priority, then head or tail of its level; equals keep the order in which
@@ -17,6 +16,7 @@
 #define SCHEDLAB_ARRAYS_BPF_H
 
 #include "placement.bpf.h"
+#include "changes.bpf.h"
 #include "entity.bpf.h"
 
 #define NS_PER_S 1000000000ULL
@@ -43,9 +43,8 @@
 
 KNOB(u32, hz, 1000, Hz, 24, 10000, "Ticks in a second by which slices are counted: a jiffy is 1/hz s.");
 KNOB(bool, wakeup_preemption, 1, bool, 0, 1, "Whether a task that wakes takes its CPU from one of worse priority.");
-KNOB(u32, balance_ms, 64, ms, 0, 10000, "How often a busy CPU looks whether another has at least two tasks more; 0: only when it has none.");
+KNOB(u32, balance_ms, 64, ms, 0, 10000, "How often a busy CPU looks whether another has at least two tasks more; 0: only when it has none. Calibrated, 64 ms.");
 KNOB(bool, jiffy_clock, 0, bool, 0, 1, "Whether sleeps, waits and runs are measured in whole jiffies, as on boards whose sched_clock() counts them: MIPS of 2.6.17.");
-KNOB(bool, log_changes, 0, bool, 0, 1, "Whether changes of priority are written to `changes`, with their causes.");
 
 /* Where a task stands in its level. */
 enum place {
@@ -74,11 +73,6 @@ struct runqueue {
 };
 
 static struct runqueue runqueues[CPUS_MAX];
-
-#define CHANGES_MAX 8192
-/* The last changes while log_changes is set, in turn, and how many there were in all. */
-struct change changes[CHANGES_MAX];
-u64 changes_count;
 
 static __always_inline struct runqueue *runqueue_of(s32 cpu)
 {
@@ -123,17 +117,6 @@ static __always_inline u32 nr_running(s32 cpu)
 	s32 queued = scx_bpf_dsq_nr_queued(cpu);
 
 	return (queued > 0 ? queued : 0) + 1;
-}
-
-static __noinline void log_change(s32 pid, u32 before, u32 after, u32 cause)
-{
-	struct change *change = &changes[__sync_fetch_and_add(&changes_count, 1) % CHANGES_MAX];
-
-	change->time = now_ns();
-	change->pid = pid;
-	change->before = before;
-	change->after = after;
-	change->cause = cause;
 }
 
 /* Priority of a task's nice value. */
@@ -184,6 +167,7 @@ static __always_inline u32 jiffies_ran(struct runqueue *rq, u64 now)
 
 	rq->ticked = jiffies;
 	rq->tick_at = now;
+	/* The first tick of all has none before it. Calibrated: no CPU goes without ticks for longer. */
 	return at_most(ran, 1000);
 }
 

@@ -38,6 +38,7 @@
  */
 #include "../include/schedlab.bpf.h"
 #include "../include/placement.bpf.h"
+#include "../include/changes.bpf.h"
 
 /* static_prio runs from 100 (nice -20) to 139 (nice 19). */
 #define PRIO_BEST 100
@@ -47,15 +48,15 @@
 #define SCHED_EXT 7
 #define ENOMEM 12
 
-KNOB(u64, slice_ns, 20000000, ns, 100000, 1000000000, "Slice of a task of nice 0; others in proportion to 20 - nice.");
-KNOB(u64, slice_min_ns, 1000000, ns, 100000, 100000000, "Shortest slice, whatever the nice value.");
+KNOB(u64, slice_ns, 20000000, ns, 100000, 1000000000, "Slice of a task of nice 0; others in proportion to 20 - nice. Calibrated, a fifth of 2.6's.");
+KNOB(u64, slice_min_ns, 1000000, ns, 100000, 100000000, "Shortest slice, whatever the nice value. Calibrated.");
 KNOB(bool, wakeup_preemption, 1, bool, 0, 1, "Whether a task that wakes takes its CPU from a weaker one at once.");
 KNOB(s32, interactive_nice, -21, nice, -21, 19, "Tasks of at most this nice value are INTERACTIVE, beside those of SCHED_EXT; -21: none.");
 KNOB(u64, interactive_slice_ns, 4000000, ns, 100000, 1000000000, "How long an INTERACTIVE task that woke runs before it is like others.");
 KNOB(bool, fork_control, 1, bool, 0, 1, "Whether forks beyond the allowance cost levels.");
 KNOB(u32, fork_allowance, 8, forks, 0, 100000, "Living children, its own and those before it in the tree, that cost a process nothing.");
 KNOB(u32, fork_levels, 40, levels, 0, 40, "Most levels that forks cost.");
-KNOB_FIXED(u32, light_cpus, 8, CPUs, 0, 1024, "Up to so many CPUs share one queue.");
+KNOB_FIXED(u32, light_cpus, 8, CPUs, 0, 1024, "Up to so many CPUs share one queue. Calibrated.");
 
 /* What a process owes for forks. */
 struct forks {
@@ -168,13 +169,33 @@ static __always_inline u64 level_of(struct task_struct *p)
 	return fork_control && debtors ? level + levels_owed(p) : level;
 }
 
+/* Writes down that a task comes to another level, if it does. */
+static __always_inline void log_level(const struct task_struct *p, u64 level, enum cause cause)
+{
+	if (log_changes && p->scx.dsq_vtime != level)
+		log_change(p->pid, p->scx.dsq_vtime, level, cause);
+}
+
+/* Moves a task that is in no queue to a level, for a cause. */
+static __always_inline void set_level(struct task_struct *p, u64 level, enum cause cause)
+{
+	log_level(p, level, cause);
+	set_dsq_vtime(p, level);
+}
+
+/* Why a task that goes on, or queues up again, has another level than it had. */
+static __always_inline enum cause cause_of_move(const struct task_struct *p)
+{
+	return p->scx.dsq_vtime < PRIO_BEST ? CAUSE_RAN : CAUSE_FORKED;
+}
+
 s32 SCHED_OP(fixed_priority_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	bool is_idle = false;
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 
 	if (is_idle) {
-		set_dsq_vtime(p, level_of(p));
+		set_level(p, level_of(p), cause_of_move(p));
 		dsq_insert(p, KERNEL_CONST(scx_dsq_id_flags, SCX_DSQ_LOCAL), slice_of(p), 0);
 	}
 	return cpu;
@@ -202,6 +223,7 @@ void SCHED_OP(fixed_priority_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 level = marked ? p->static_prio - PRIO_BEST : level_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 
+	log_level(p, level, marked ? CAUSE_SLEPT : cause_of_move(p));
 	dsq_insert_vtime(p, queue_of(cpu), marked ? interactive_slice_ns : slice_of(p), level, enq_flags);
 	kick_idle_for(p, enq_flags);
 	if (wakeup_preemption && woken)
@@ -217,7 +239,7 @@ void SCHED_OP(fixed_priority_dispatch, s32 cpu, struct task_struct *prev)
 	if (can_go_on(prev)) {
 		level = level_of(prev);
 		if (level < head_vtime(own, ~0ULL)) {
-			set_dsq_vtime(prev, level);
+			set_level(prev, level, cause_of_move(prev));
 			set_slice(prev, slice_of(prev));
 			return;
 		}
@@ -233,6 +255,12 @@ void SCHED_OP(fixed_priority_dispatch, s32 cpu, struct task_struct *prev)
 }
 
 void SCHED_OP(fixed_priority_set_weight, struct task_struct *p, u32 weight)
+{
+	set_level(p, level_of(p), CAUSE_NICE);
+}
+
+/* From here on its priority is a level. */
+void SCHED_OP(fixed_priority_enable, struct task_struct *p)
 {
 	set_dsq_vtime(p, level_of(p));
 }
@@ -318,6 +346,7 @@ SCHED_OPS(fixed_priority_ops,
 	  .enqueue = (void *)fixed_priority_enqueue,
 	  .dispatch = (void *)fixed_priority_dispatch,
 	  .set_weight = (void *)fixed_priority_set_weight,
+	  .enable = (void *)fixed_priority_enable,
 	  .init_task = (void *)fixed_priority_init_task,
 	  .exit_task = (void *)fixed_priority_exit_task,
 	  .init = (void *)fixed_priority_init,

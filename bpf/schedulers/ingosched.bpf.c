@@ -49,6 +49,7 @@ KNOB(u32, max_sleep_ms, 1000, ms, 10, 100000, "Highest sleep average: exact, 1 s
 KNOB(u32, on_runqueue_weight, 30, percent, 0, 100, "How much of the wait after a wake-up by a task counts as sleep: exact, 30 % (38 / 128).");
 KNOB(u32, child_penalty, 95, percent, 0, 100, "Of the parent's bonus that a child begins with, rounded down: exact, 95 %.");
 KNOB(u32, parent_penalty, 100, percent, 0, 100, "Of its bonus that a parent keeps at a fork, rounded down: exact, 100 %.");
+KNOB(bool, run_by_bonus, 1, bool, 0, 1, "Whether what a task ran lowers its average by that divided by its bonus points: exact, yes.");
 KNOB(u32, exit_weight, 3, times, 0, 100, "How many times the parent's sleep average outweighs that of a child that ends: exact, 3.");
 
 /* What the last sleep was, until the task has run after it. */
@@ -134,8 +135,10 @@ static __always_inline void credit_sleep(const struct task_struct *p, struct tas
 /* What it ran since it was last asked is taken off the average. */
 static __always_inline void charge_run(struct task *task, u64 now)
 {
-	u64 ran = at_most(now - task->entity.since, max_sleep_ns()) / at_least(current_bonus(task), 1);
+	u64 ran = at_most(now - task->entity.since, max_sleep_ns());
 
+	if (run_by_bonus)
+		ran /= at_least(current_bonus(task), 1);
 	task->sleep_avg -= at_most(ran, task->sleep_avg);
 	task->entity.since = now;
 }
