@@ -8,6 +8,7 @@ use schedlab_model::event::{Event, EventKind, NullSink, PriorityCause};
 use schedlab_model::ids::TaskId;
 use schedlab_model::lever::Setting;
 use schedlab_model::machine::{Costs, KernelVersion, MachineDescription};
+use schedlab_model::outcome::SchedulerExit;
 use schedlab_model::policy::Nice;
 use schedlab_model::time::Nanos;
 use schedlab_model::topology::Topology;
@@ -24,6 +25,8 @@ use std::sync::Arc;
 const SETTLED_LATE_S: u64 = 100;
 /// Others have nothing to forget.
 const SETTLED_SOON_S: u64 = 2;
+/// The best task comes so much later than the one that it keeps waiting: who hardly runs would keep a history of nothing.
+const BEST_LATE_S: u64 = 40;
 /// At least this many turns of the longest kind come after that.
 const MEASURED_S: u64 = 12;
 const BAR_MOST: f64 = 40.0;
@@ -41,6 +44,8 @@ pub struct SlicePoint {
     pub turn_ns: Option<u64>,
     /// How long one runs alone until its priority is what it was at first; none if running does not change it.
     pub slice_ns: Option<u64>,
+    /// How long one runs before one of nice -20 that came later, if its scheduler changes priorities; none if it starved.
+    pub behind_best_ns: Option<u64>,
     /// Of one beside a task of nice 0, under CFS's rules; none under others.
     pub beside: Option<Beside>,
 }
@@ -88,8 +93,22 @@ pub struct Curves {
 /// Measures a scheduler with its knobs as they are.
 pub fn measure(described: &Described, kernel: KernelVersion) -> Result<Curves> {
     let one = Bench::new(described, kernel, 1)?;
-    let decision = Bench::new(described, kernel, DECISION_CPUS)?.decision()?;
-    Ok(Curves { slices: slices(&one)?, decision: Some(decision) })
+    Ok(Curves { slices: slices(&one)?, decision: Some(decision(described, kernel, DECISION_CPUS)?) })
+}
+
+/// What a decision costs on so many CPUs, of one last-level cache.
+pub fn decision(described: &Described, kernel: KernelVersion, cpus: u32) -> Result<DecisionCost> {
+    Bench::new(described, kernel, cpus)?.decision()
+}
+
+/// How long a task that never sleeps runs before a better one of another nice value, in ns; none if its turn never ended.
+pub fn turn_behind(
+    described: &Described,
+    kernel: KernelVersion,
+    nice: i32,
+    best: i32,
+) -> Result<Option<u64>> {
+    Bench::new(described, kernel, 1)?.behind(nice, best)
 }
 
 /// Measures the fair class of a kernel.
@@ -118,17 +137,23 @@ pub fn render(curves: &Curves) -> String {
     let slice = |point: &SlicePoint| point.slice_ns.or(point.turn_ns).unwrap_or(0);
     let most = curves.slices.iter().map(slice).max().unwrap_or(0).max(1) as f64;
     let has_slices = curves.slices.iter().any(|point| point.slice_ns.is_some());
+    // Worth a column where it is not only the task's own.
+    let depends = |point: &SlicePoint| point.behind_best_ns.is_some_and(|turn| Some(turn) != point.turn_ns);
+    let has_behind = curves.slices.iter().any(depends);
+    let time = |time: Option<u64>| time.map_or("-".to_owned(), |time| Nanos(time).to_string());
     let mut text = String::from("Slices     of tasks that never sleep, by nice value, from runs\n");
-    text +=
-        if has_slices { "           nice      slice       turn\n" } else { "           nice       turn\n" };
+    let mut line = |nice: &str, slice: &str, turn: &str, behind: &str, bar: &str| {
+        text += &format!("           {nice:>4}");
+        for (cell, shown) in [(slice, has_slices), (turn, true), (behind, has_behind)] {
+            text += &if shown { format!(" {cell:>10}") } else { String::new() };
+        }
+        text += &if bar.is_empty() { "\n".to_owned() } else { format!("  {bar}\n") };
+    };
+    line("nice", "slice", "turn", "behind -20", "");
     for point in &curves.slices {
         let bar = "█".repeat((slice(point) as f64 / most * BAR_MOST).round() as usize);
-        let time = |time: Option<u64>| time.map_or("-".to_owned(), |time| Nanos(time).to_string());
-        let turn = time(point.turn_ns);
-        text += &match has_slices {
-            true => format!("           {:>4} {:>10} {turn:>10}  {bar}\n", point.nice, time(point.slice_ns)),
-            false => format!("           {:>4} {turn:>10}  {bar}\n", point.nice),
-        };
+        let [slice, turn, behind] = [point.slice_ns, point.turn_ns, point.behind_best_ns].map(time);
+        line(&point.nice.to_string(), &slice, &turn, &behind, &bar);
     }
     text += &besides(&curves.slices);
     let Some(decision) = &curves.decision else { return text };
@@ -166,6 +191,9 @@ fn besides(slices: &[SlicePoint]) -> String {
         .to_owned()
         + &rows.concat()
 }
+
+/// `SCX_EXIT_ERROR_STALL`: a task has waited for longer than the watchdog allows.
+const STALL: u32 = 1026;
 
 /// CPUs of the runs that measure decisions.
 const DECISION_CPUS: u32 = 4;
@@ -211,24 +239,33 @@ impl Bench {
 
     /// What hogs of these nice values do, once they have settled, and when that was.
     fn hogs(&self, nices: &[i32]) -> Result<(Vec<Event>, Nanos)> {
-        let settled = if self.logs { SETTLED_LATE_S } else { SETTLED_SOON_S };
+        match self.hogs_from(&nices.iter().map(|nice| (*nice, 0)).collect::<Vec<_>>())? {
+            (_, _, Some(exit)) => Err(ended(&exit)),
+            (events, from, None) => Ok((events, from)),
+        }
+    }
+
+    /// The same, each beginning at its second, and why the scheduler ended, if it did.
+    fn hogs_from(&self, hogs: &[(i32, u64)]) -> Result<(Vec<Event>, Nanos, Option<SchedulerExit>)> {
+        let latest = hogs.iter().map(|(_, start)| *start).max().unwrap_or(0);
+        let settled = latest + if self.logs { SETTLED_LATE_S } else { SETTLED_SOON_S };
         let length = settled + MEASURED_S;
-        let hog = |(number, nice): (usize, &i32)| {
-            format!("[[task]]\nname = \"hog{number}\"\nnice = {nice}\nsteps = [{{ run = \"600s\" }}]\n")
+        let hog = |(number, (nice, start)): (usize, &(i32, u64))| {
+            format!(
+                "[[task]]\nname = \"hog{number}\"\nnice = {nice}\nstart = \"{start}s\"\nsteps = [{{ run = \"600s\" }}]\n"
+            )
         };
-        let hogs: String = nices.iter().enumerate().map(hog).collect();
+        let alone = hogs.len() == 1;
+        let hogs: String = hogs.iter().enumerate().map(hog).collect();
         let text = format!("name = \"hogs\"\nduration = \"{length}s\"\n{hogs}");
         let mut events: Vec<Event> = Vec::new();
-        let result = self.simulation(&text, self.logs && nices.len() == 1)?.run(&mut events)?;
-        match result.scheduler_exit {
-            Some(exit) => Err(anyhow!("it ended ({}): {}", exit.reason, exit.message)),
-            None => Ok((events, Nanos(settled * 1_000_000_000))),
-        }
+        let result = self.simulation(&text, self.logs && alone)?.run(&mut events)?;
+        Ok((events, Nanos(settled * 1_000_000_000), result.scheduler_exit))
     }
 
     fn slices_at(&self, nice: i32) -> Result<SlicePoint> {
         let (events, from) = self.hogs(&[nice, nice])?;
-        let turn_ns = turn(&events, from);
+        let turn_ns = turn(&events, from, |task| !task.is_idle());
         let slice_ns = if self.logs {
             let (events, from) = self.hogs(&[nice])?;
             round(&events, from)
@@ -236,7 +273,18 @@ impl Bench {
             None
         };
         let beside = self.latency.map(|latency| self.beside(nice, latency)).transpose()?;
-        Ok(SlicePoint { nice, turn_ns, slice_ns, beside })
+        let behind_best_ns = if self.logs { self.behind(nice, -20)? } else { None };
+        Ok(SlicePoint { nice, turn_ns, slice_ns, behind_best_ns, beside })
+    }
+
+    /// The usual turn of a task beside a better one; none if it starves, for which a watchdog ends the scheduler.
+    fn behind(&self, nice: i32, best: i32) -> Result<Option<u64>> {
+        let (events, from, exit) = self.hogs_from(&[(nice, 0), (best, BEST_LATE_S)])?;
+        match exit {
+            Some(exit) if exit.kind == STALL => Ok(None),
+            Some(exit) => Err(ended(&exit)),
+            None => Ok(turn(&events, from, |task| task == TaskId(1))),
+        }
     }
 
     fn beside(&self, nice: i32, latency: u64) -> Result<Beside> {
@@ -279,6 +327,10 @@ impl Bench {
     }
 }
 
+fn ended(exit: &SchedulerExit) -> anyhow::Error {
+    anyhow!("it ended ({}): {}", exit.reason, exit.message)
+}
+
 fn machine(kernel: KernelVersion, cpus: u32) -> Result<MachineDescription> {
     let topology = Topology::flat(cpus).map_err(|error| anyhow!("{error}"))?;
     let mut machine = MachineDescription::generic("curves", topology);
@@ -302,9 +354,9 @@ fn stays(events: &[Event], from: Nanos, of: impl Fn(TaskId) -> bool) -> Vec<u64>
     stays
 }
 
-/// The usual length of a stay on the CPU that began after `from`.
-fn turn(events: &[Event], from: Nanos) -> Option<u64> {
-    let mut stays = stays(events, from, |task| !task.is_idle());
+/// The usual length of a stay on the CPU that began after `from`, of some tasks.
+fn turn(events: &[Event], from: Nanos, of: impl Fn(TaskId) -> bool) -> Option<u64> {
+    let mut stays = stays(events, from, of);
     stays.sort_unstable();
     stays.get(stays.len() / 2).copied()
 }
@@ -346,6 +398,22 @@ mod tests {
         assert_eq!(turns("ingosched"), only([800, 420, 100, 5]));
         // Who comes up again to the top stair goes down all stairs before the other, which is at the bottom.
         assert_eq!(slices("staircase", &[0]), [(Some(120), Some(120))]);
+    }
+
+    #[test]
+    fn turns_behind_a_better_task_are_those_of_the_slides() {
+        let kernel = KernelVersion::V7_2;
+        let behind = |name: &str, nice: i32, best: i32| {
+            let described = schedulers::describe_for(name, kernel).expect("ours");
+            turn_behind(&described, kernel, nice, best).expect("runs").map(|ns| ns / 1_000_000)
+        };
+        // (60 / (levels behind + 2))^2 (40 / (170 - best))^2 / 4.
+        assert_eq!(
+            [0, 1, 2, 5].map(|level| behind("nicksched", level - 20, -20)),
+            [144, 64, 36, 12].map(Some)
+        );
+        assert_eq!(behind("ingosched", 0, -20), Some(100), "slices hang on the own nice value alone");
+        assert_eq!(behind("fixed_priority", 0, -20), None, "it starves");
     }
 
     #[test]

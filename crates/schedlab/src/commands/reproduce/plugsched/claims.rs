@@ -27,8 +27,9 @@ struct Claim {
 
 /// All of them, as lines.
 pub fn all(ours: &Ours) -> String {
-    let claims =
-        [hackbench(ours), wakeups(ours), real_time(ours), outliers(ours), load(ours), desktop(ours)].concat();
+    let claims = [hackbench, wakeups, children, real_time, outliers, load, slices, desktop, plan]
+        .map(|claims| claims(ours));
+    let claims = claims.concat();
     let holding = claims.iter().filter(|claim| claim.holds).count();
     let mut out = format!("What the slides say: {holding} of {} come out\n", claims.len());
     for Claim { what, holds, found } in claims {
@@ -157,6 +158,19 @@ fn wakeups(ours: &Ours) -> Vec<Claim> {
     ]
 }
 
+/// The slides suspect that the load's children are rated too well for too long.
+fn children(ours: &Ours) -> Vec<Claim> {
+    let [as_it_is, unrated] = [
+        OfRuns::new(ours, |run| wakeup_means(&run.wakeup, "normal")[0]),
+        OfRuns::new(ours, |run| wakeup_means(&run.wakeup_unrated, "normal")[0]),
+    ];
+    vec![claim(
+        "ingosched is slow there as forked children of the load keep their rating",
+        unrated.middle <= as_it_is.middle / 2.0,
+        format!("{as_it_is} us; {unrated} if they begin with none and lose it by all that they run"),
+    )]
+}
+
 fn real_time(ours: &Ours) -> Vec<Claim> {
     let means = wakeup_means(&ours.wakeup_unfitted, "rt");
     let longest = of_each(&ours.wakeup_unfitted, "rt", |row| row.summary(true).map(|s| s.max as f64 / 1e3));
@@ -200,6 +214,34 @@ fn load(ours: &Ours) -> Vec<Claim> {
         share[2] < share[0] / 2.0,
         format!(
             "load's part {shares}; longest wait of one of its tasks {waits} (ingosched, ingo_ll, nicksched, staircase)"
+        ),
+    )]
+}
+
+/// Under nicksched, by how far ahead the best task is.
+fn slices(ours: &Ours) -> Vec<Claim> {
+    let ms: Vec<f64> =
+        ours.code.turns_behind_ns.iter().map(|turn| turn.map_or(f64::NAN, |ns| ns as f64 / 1e6)).collect();
+    let steps: Vec<f64> = ms.windows(2).map(|pair| pair[1] / pair[0]).collect();
+    let each = steps.iter().product::<f64>().powf(1.0 / steps.len() as f64);
+    let [list, steps] = [(&ms, 0), (&steps, 2)]
+        .map(|(all, digits)| all.iter().map(|one| format!("{one:.digits$}")).collect::<Vec<_>>().join(", "));
+    vec![claim(
+        "nicksched: with each level that the best task is better, slices of others are about half",
+        (0.4..=0.6).contains(&each),
+        format!("{list} ms, so {steps} times"),
+    )]
+}
+
+/// What a decision costs if priorities are fixed, as the slides' plans have it.
+fn plan(ours: &Ours) -> Vec<Claim> {
+    let [cheapest, fixed] = ours.code.cheapest_and_fixed();
+    vec![claim(
+        "plan: fixed priorities make a light scheduler",
+        fixed[0] <= cheapest[0] / 2.0 && fixed[1] <= cheapest[1] / 2.0,
+        format!(
+            "{:.0} instructions of a switch on one CPU, {:.0} on four; the cheapest of the four {:.0} and {:.0}",
+            fixed[0], fixed[1], cheapest[0], cheapest[1]
         ),
     )]
 }

@@ -1,9 +1,11 @@
 //! plugsched-2006: hackbench, wake-ups and interbench under the four schedulers of the slides.
 //!
-//! [`printed`] is what the slides print, [`tables`] and [`claims`] set ours beside it. Not here: the runs
+//! [`printed`] is what the slides print, [`tables`] and [`claims`] set ours beside it, [`code`] is what the schedulers' own code
+//! does. Not here: the runs
 //! ([`bench`]), the schedulers (bpf/schedulers), the machine (machines/).
 
 mod claims;
+mod code;
 mod printed;
 mod tables;
 
@@ -57,6 +59,7 @@ struct Ours {
     interbench_rt: Vec<Row>,
     /// Wake-ups without what is fitted to those of the real-time thread, by which that one is judged.
     wakeup_unfitted: Vec<Row>,
+    code: code::Code,
     again: Vec<Run>,
 }
 
@@ -66,6 +69,8 @@ struct Run {
     seed: u64,
     hackbench: Vec<Row>,
     wakeup: Vec<Row>,
+    /// Wake-ups under ingosched if children of the load begin without a rating, and all that a task runs lowers its.
+    wakeup_unrated: Vec<Row>,
 }
 
 impl Ours {
@@ -77,23 +82,33 @@ impl Ours {
 /// Runs it.
 pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
     let interrupted = common::interrupt_flag();
-    let rows = |bench, sets: &[&str], seed| rows(args, bench, sets, seed, context, &interrupted);
+    let rows = |bench, schedulers: &[&str], sets: &[&str], seed| {
+        rows(args, bench, (schedulers, sets), seed, context, &interrupted)
+    };
+    let of_all = [&KNOBS[..], &KNOBS_INGO_LL].concat();
+    let all = |bench, sets: &[&str], seed| {
+        rows(bench, &PLUGSCHED.map(|paper| paper.name), &[sets, &of_all].concat(), seed)
+    };
     let [load, of_wakeup]: [&[&str]; 2] =
         if args.quick { [&["groups=3"], &["groups=1", "samples=100"]] } else { [&["groups=30"], &[]] };
     let length: &[&str] = if args.quick { &["length=3s"] } else { &["length=30s"] };
     let interbench = [&INTERBENCH[..], length].concat();
     let wakeup =
-        |own: &[&str], seed| rows(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup, own].concat(), seed);
+        |own: &[&str], seed| all(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup, own].concat(), seed);
+    let unrated =
+        [&HACKBENCH[..], &WAKEUP, of_wakeup, &KNOBS, &["child_penalty=0", "run_by_bonus=0"]].concat();
     let run = |seed| -> Result<Run, Failure> {
-        let hackbench = rows(Bench::Hackbench, &[&HACKBENCH[..], load].concat(), seed)?;
-        Ok(Run { seed, hackbench, wakeup: wakeup(&[], seed)? })
+        let hackbench = all(Bench::Hackbench, &[&HACKBENCH[..], load].concat(), seed)?;
+        let wakeup_unrated = rows(Bench::Wakeup, &["ingosched"], &unrated, seed)?;
+        Ok(Run { seed, hackbench, wakeup: wakeup(&[], seed)?, wakeup_unrated })
     };
     let runs = if args.quick { RUNS_QUICK } else { RUNS };
     let ours = Ours {
         first: run(args.seed)?,
-        interbench: rows(Bench::Interbench, &interbench, args.seed)?,
-        interbench_rt: rows(Bench::Interbench, &[&interbench[..], &["rt=1"]].concat(), args.seed)?,
+        interbench: all(Bench::Interbench, &interbench, args.seed)?,
+        interbench_rt: all(Bench::Interbench, &[&interbench[..], &["rt=1"]].concat(), args.seed)?,
         wakeup_unfitted: wakeup(&["cold=0ms"], args.seed)?,
+        code: code::measure()?,
         again: (1..runs)
             .take_while(|_| !interrupted.load(Ordering::Relaxed))
             .map(|more| run(args.seed.wrapping_add(more)))
@@ -117,12 +132,13 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
 /// were there before have no bonus, as on Linux of that time from `init` on. The source of ingo_ll is lost. Here it is as it
 /// was announced, with the limit of the patch before, and without two points that only that patch had: a reading, made with
 /// what comes of it known.
-const KNOBS: [&str; 4] = ["jiffy_clock=1", "initial_bonus=0", "wake_point=0", "slice_point=0"];
+const KNOBS: [&str; 2] = ["jiffy_clock=1", "initial_bonus=0"];
+const KNOBS_INGO_LL: [&str; 2] = ["wake_point=0", "slice_point=0"];
 
 fn rows(
     args: &ReproduceArgs,
     bench: Bench,
-    sets: &[&str],
+    (schedulers, sets): (&[&str], &[&str]),
     seed: u64,
     context: Context,
     interrupted: &Arc<AtomicBool>,
@@ -134,8 +150,8 @@ fn rows(
     let machine = MachineChoice { machine: Some("paper-plugsched".to_owned()), cpus: None, kernel: None };
     let args = BenchArgs {
         bench,
-        scheduler: PLUGSCHED.iter().map(|paper| paper.name.to_owned()).collect(),
-        set: sets.iter().chain(&KNOBS).map(|set| (*set).to_owned()).chain(of_reader).collect(),
+        scheduler: schedulers.iter().map(|name| (*name).to_owned()).collect(),
+        set: sets.iter().map(|set| (*set).to_owned()).chain(of_reader).collect(),
         live: false,
         model: false,
         quick: false,

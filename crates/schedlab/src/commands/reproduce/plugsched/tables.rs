@@ -1,5 +1,6 @@
 //! The paper's tables with our numbers beside them.
 
+use super::code::Decision;
 use super::printed::{PLUGSCHED, Spread};
 use super::{Ours, common, hackbench_seconds};
 use schedlab_report::samples::{interbench_deviation, summarise};
@@ -11,7 +12,7 @@ pub fn all(ours: &Ours) -> String {
     let wakeups = wakeups
         .iter()
         .flat_map(|(part, thread)| [false, true].map(|filtered| wakeup(ours, part, thread, filtered)));
-    hackbench(ours) + &wakeups.collect::<String>() + &waker(ours) + &interbench(ours)
+    hackbench(ours) + &wakeups.collect::<String>() + &waker(ours) + &interbench(ours) + &decisions(ours)
 }
 
 fn table(titles: &[&str], rows: Vec<Vec<String>>) -> String {
@@ -95,4 +96,26 @@ fn interbench(ours: &Ours) -> String {
         "% deadlines met",
     ];
     table(&titles, rows)
+}
+
+/// What the slides wished to measure: time in the scheduler's functions, here in instructions of its object.
+fn decisions(ours: &Ours) -> String {
+    let row = |decision: &Decision| {
+        let of_cpus = [&decision.one_cpu, &decision.four_cpus].into_iter().flat_map(|cost| {
+            let dearest = cost.callbacks.first().map_or("-", |callback| callback.callback.as_str());
+            let longest = cost.callbacks.iter().map(|callback| callback.instructions_max).max().unwrap_or(0);
+            [format!("{:.0}", cost.instructions_per_switch), dearest.to_owned(), longest.to_string()]
+        });
+        std::iter::once(decision.scheduler.to_owned()).chain(of_cpus).collect()
+    };
+    let titles = [
+        "BPF instructions of a switch",
+        "ours: 1 CPU",
+        "dearest",
+        "longest call",
+        "ours: 4 CPUs",
+        "dearest",
+        "longest call",
+    ];
+    table(&titles, ours.code.decisions.iter().map(row).collect())
 }
