@@ -20,6 +20,7 @@ pub enum Paper {
 #[command(after_long_help = "EXAMPLES
   schedlab reproduce plugsched-2006
   schedlab reproduce plugsched-2006 --quick --json samples.json
+  schedlab reproduce plugsched-2006 --vm             on Linux 7.2, in virtual machines
   schedlab reproduce cfs-weights-2021
 
 The paper's machine and schedulers are simulated. Its numbers are printed as it prints them, ours beside them, then for
@@ -32,6 +33,10 @@ pub struct ReproduceArgs {
     /// number is the paper's then
     #[arg(long)]
     pub quick: bool,
+    /// Of plugsched-2006: measure on Linux 7.2 instead, in virtual machines whose clock counts instructions; takes QEMU, hackbench
+    /// (rt-tests) and some ten minutes
+    #[arg(long)]
+    pub vm: bool,
     /// Of plugsched-2006: another value of a knob that the paper does not tell, e.g. hz=250
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,

@@ -355,7 +355,8 @@ fn refused(refusal: &Refusal) -> String {
 }
 
 /// What is wrong with the command line is told apart from what the machine cannot do.
-fn failure(error: Error) -> Failure {
+/// What went wrong with a machine, as the program says it.
+pub fn failure(error: Error) -> Failure {
     match error {
         Error::Interrupted => Failure::Interrupted,
         Error::NoProgram(_) | Error::Pack { .. } | Error::NoImage { .. } => {

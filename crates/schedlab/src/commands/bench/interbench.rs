@@ -8,11 +8,11 @@ use schedlab_model::event::{Event, EventKind, EventSink, PrevState};
 use schedlab_model::recording::TaskInfo;
 use schedlab_model::workload::interbench::{GAMING_BURN, LOADS, TASKS, X_BURSTS, period, x_distance};
 use schedlab_model::{Nanos, TaskId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The counters of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Deadlines that were met.
     pub deadlines_met: u64,

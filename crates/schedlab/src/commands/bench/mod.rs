@@ -24,13 +24,13 @@ use crate::output::{print_text, write_file};
 use schedlab_model::memory::Swapped;
 use schedlab_model::outcome::Obtained;
 use schedlab_report::samples::{Summary, six_sigma, summarise};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What one scheduler did in one part of a benchmark.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The scheduler.
     pub scheduler: String,
@@ -49,25 +49,25 @@ pub struct Row {
     /// How late the waker was back from its timer, in ns.
     pub waker_error_ns: Vec<u64>,
     /// How much of all CPU time the load had, in per cent, where its tasks were seen: simulated or recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_cpu_percent: Option<f64>,
     /// How long a task of the load waited for a CPU at most, in ns; simulated only.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_wait_max_ns: Option<u64>,
     /// Switches of tasks, to and from idle too; simulated only.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_switches: Option<u64>,
     /// What went to the disk for lack of memory; simulated only, on machines whose memory can run short.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swapped: Option<Swapped>,
     /// Whether it was not run, for want of room; a note says which.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
     /// What a reader must know.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// What interbench counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frames: Option<interbench::Counts>,
 }
 

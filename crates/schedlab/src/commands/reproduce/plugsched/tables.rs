@@ -117,5 +117,7 @@ fn decisions(ours: &Ours) -> String {
         "dearest",
         "longest call",
     ];
-    table(&titles, ours.code.decisions.iter().map(row).collect())
+    let decisions = ours.code.iter().flat_map(|code| &code.decisions);
+    let rows: Vec<Vec<String>> = decisions.map(row).collect();
+    if rows.is_empty() { String::new() } else { table(&titles, rows) }
 }
