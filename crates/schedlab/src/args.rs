@@ -493,7 +493,8 @@ pub struct ShowArgs {
     /// Write a recording as a Perfetto trace
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perfetto: Option<PathBuf>,
-    /// Write a recording as a page with its pictures: who ran when, CPU time and virtual runtime of each task
+    /// Write a page with pictures: of a recording who ran when, CPU time and virtual runtime of each task; of a scheduler of
+    /// the library its slices by nice value and what a decision costs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
 }

@@ -8,11 +8,13 @@ mod distributions;
 mod priorities;
 mod progress;
 mod ranking;
+mod slices;
 mod svg;
 mod tables;
 mod timeline;
 
 pub use priorities::{LivePriorities, page as live_priorities};
+pub use slices::{SchedulerPage, SliceCurve, page as scheduler_page};
 
 use crate::result::{ResultFile, TimeKind, TriageRecord};
 use crate::text;
@@ -41,15 +43,34 @@ pub fn recording_page(title: &str, facts: &[(&str, String)], picture: &Picture, 
         [timeline::section(None, pictures), progress::section(pictures), priorities::section(pictures)];
     let sections: Vec<String> = sections.into_iter().flatten().collect();
     let none = "<section><p>Nothing ran in it.</p></section>".to_owned();
+    framed(&Frame {
+        title,
+        obtained: "a recording",
+        facts,
+        sections: if sections.is_empty() { none } else { sections.join("\n") },
+        version,
+    })
+}
+
+/// What a page without a verdict has in the common frame.
+struct Frame<'a> {
+    title: &'a str,
+    obtained: &'a str,
+    facts: &'a [(&'a str, String)],
+    sections: String,
+    version: &'a str,
+}
+
+fn framed(frame: &Frame<'_>) -> String {
     let values = [
-        ("title", escape(title)),
+        ("title", escape(frame.title)),
         ("css", STYLE.to_owned()),
-        ("obtained", "a recording".to_owned()),
-        ("verdict", escape(title)),
+        ("obtained", escape(frame.obtained)),
+        ("verdict", escape(frame.title)),
         ("basis", String::new()),
-        ("facts", facts.iter().map(|(name, value)| fact(name, value)).collect()),
-        ("sections", if sections.is_empty() { none } else { sections.join("\n") }),
-        ("version", escape(version)),
+        ("facts", frame.facts.iter().map(|(name, value)| fact(name, value)).collect()),
+        ("sections", frame.sections.clone()),
+        ("version", escape(frame.version)),
     ];
     fill(PAGE, &values)
 }

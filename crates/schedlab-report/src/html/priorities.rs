@@ -2,7 +2,7 @@
 
 use super::distributions::round_time;
 use super::svg::{self, Scale};
-use super::{Picture, STYLE, escape, fact, fill};
+use super::{Frame, Picture, escape, framed};
 use crate::timeline::{PriorityStep, Timeline};
 use crate::units;
 use schedlab_model::event::PriorityCause;
@@ -11,7 +11,6 @@ use schedlab_model::time::Nanos;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-const PAGE: &str = include_str!("../../templates/page.html");
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = WIDTH - 12.0;
@@ -36,19 +35,14 @@ pub struct LivePriorities<'a> {
 
 /// The page of a live run's priorities.
 pub fn page(live: &LivePriorities<'_>) -> String {
-    let facts = live.facts.iter().map(|(name, value)| fact(name, value));
     let none = "<section><p>The scheduler logged no change of priority.</p></section>".to_owned();
-    let values = [
-        ("title", escape(live.title)),
-        ("css", STYLE.to_owned()),
-        ("obtained", "measured here".to_owned()),
-        ("verdict", escape(live.title)),
-        ("basis", String::new()),
-        ("facts", facts.collect()),
-        ("sections", section(std::slice::from_ref(live.picture)).unwrap_or(none)),
-        ("version", escape(live.version)),
-    ];
-    fill(PAGE, &values)
+    framed(&Frame {
+        title: live.title,
+        obtained: "measured here",
+        facts: live.facts,
+        sections: section(std::slice::from_ref(live.picture)).unwrap_or(none),
+        version: live.version,
+    })
 }
 
 /// The section; nothing if no scheduler logged its changes.

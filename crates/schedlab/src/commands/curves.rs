@@ -13,6 +13,7 @@ use schedlab_model::policy::Nice;
 use schedlab_model::time::Nanos;
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::file;
+use schedlab_report::html::SliceCurve;
 use schedlab_report::units;
 use schedlab_sim::ext::{ExtOptions, ExtScheduler};
 use schedlab_sim::{Scheduler, Simulation, SimulationConfig};
@@ -132,14 +133,40 @@ fn slices(one: &Bench) -> Result<Vec<SlicePoint>> {
     })
 }
 
+impl Curves {
+    /// Whether what a task gets behind a better one is more than its own slice: worth a curve where it is not only the own.
+    fn has_behind(&self) -> bool {
+        let depends =
+            |point: &SlicePoint| point.behind_best_ns.is_some_and(|turn| Some(turn) != point.turn_ns);
+        self.slices.iter().any(depends)
+    }
+
+    /// Those that there are, to be drawn.
+    pub fn drawn(&self) -> Vec<SliceCurve<'_>> {
+        let curve = |label, of: &dyn Fn(&SlicePoint) -> Option<u64>| {
+            let points = self.slices.iter().filter_map(|point| Some((point.nice, of(point)?))).collect();
+            SliceCurve { label, points }
+        };
+        let mut all = vec![
+            curve("turn of two equal tasks", &|point| point.turn_ns),
+            curve("back to the first priority, alone", &|point| point.slice_ns),
+            curve("turn beside a task of nice 0", &|point| point.beside?.turn_ns),
+            curve("equation 3", &|point| Some(point.beside?.equation_ns)),
+        ];
+        if self.has_behind() {
+            all.push(curve("turn behind a task of nice -20", &|point| point.behind_best_ns));
+        }
+        all.retain(|curve| !curve.points.is_empty());
+        all
+    }
+}
+
 /// The curves as text.
 pub fn render(curves: &Curves) -> String {
     let slice = |point: &SlicePoint| point.slice_ns.or(point.turn_ns).unwrap_or(0);
     let most = curves.slices.iter().map(slice).max().unwrap_or(0).max(1) as f64;
     let has_slices = curves.slices.iter().any(|point| point.slice_ns.is_some());
-    // Worth a column where it is not only the task's own.
-    let depends = |point: &SlicePoint| point.behind_best_ns.is_some_and(|turn| Some(turn) != point.turn_ns);
-    let has_behind = curves.slices.iter().any(depends);
+    let has_behind = curves.has_behind();
     let time = |time: Option<u64>| time.map_or("-".to_owned(), |time| Nanos(time).to_string());
     let mut text = String::from("Slices     of tasks that never sleep, by nice value, from runs\n");
     let mut line = |nice: &str, slice: &str, turn: &str, behind: &str, bar: &str| {

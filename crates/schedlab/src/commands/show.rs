@@ -1,6 +1,7 @@
 //! `schedlab show`: what is in a recording, a workload, an object file or a scheduler.
 
-use super::{common, curves, pictures};
+use super::curves::{self, Curves};
+use super::{common, pictures};
 use crate::args::ShowArgs;
 use crate::failure::Failure;
 use crate::inputs::objects;
@@ -12,6 +13,7 @@ use schedlab_model::machine::KernelVersion;
 use schedlab_model::metric::Metric;
 use schedlab_model::recording::Recording;
 use schedlab_model::workload::Workload;
+use schedlab_report::html::{self, SchedulerPage};
 use schedlab_report::{MetricsCollector, character, triage::Triage, units};
 use serde_json::{Value, json};
 
@@ -19,19 +21,22 @@ use serde_json::{Value, json};
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     let is_object = args.what.ends_with(".o") || schedulers::library().contains(&args.what.as_str());
     let of_recordings = of_recordings(args);
-    if let Some(flag) = of_recordings.filter(|_| is_object || args.what == FAIR) {
+    let has_page = args.what == FAIR || schedulers::library().contains(&args.what.as_str());
+    let refused = of_recordings.filter(|flag| !(has_page && *flag == HTML));
+    if let Some(flag) = refused.filter(|_| is_object || args.what == FAIR) {
         return Err(no_recording(&args.what, flag));
     }
     if args.what == FAIR {
         let kernel = args.kernel.unwrap_or(KernelVersion::V7_2);
         let curves = curves::measure_fair(kernel)?;
+        write_page(args, "", kernel, &curves)?;
         let text = format!("Scheduler  fair: the kernel's own class as simulated, of kernel {kernel}\n");
         let value = json!({"scheduler": FAIR, "kernel": kernel, "curves": curves});
         return give(args, &(text + &curves::render(&curves)), &value);
     }
     let (text, value) = if is_object {
         let kernel = args.kernel.unwrap_or(KernelVersion::V7_2);
-        object(&args.what, &schedulers::describe_for(&args.what, kernel)?, kernel)
+        object(args, &schedulers::describe_for(&args.what, kernel)?, kernel)?
     } else {
         match work::load(&args.what)? {
             Work::Workload(workload) => match of_recordings {
@@ -56,6 +61,9 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     give(args, &text, &value)
 }
 
+/// The flag that schedulers have, too.
+const HTML: &str = "--html";
+
 /// The kernel's own class, as candidates name it.
 const FAIR: &str = "fair";
 
@@ -66,7 +74,8 @@ fn give(args: &ShowArgs, text: &str, value: &Value) -> Result<(), Failure> {
     }
 }
 
-fn object(name: &str, described: &Described, kernel: KernelVersion) -> (String, Value) {
+fn object(args: &ShowArgs, described: &Described, kernel: KernelVersion) -> Result<(String, Value), Failure> {
+    let name = &args.what;
     let image = &described.image;
     let mut text = String::new();
     if !described.essay.is_empty() {
@@ -100,22 +109,55 @@ fn object(name: &str, described: &Described, kernel: KernelVersion) -> (String, 
             &format!("Knob       {} = {} ({bounds}, {live}): {}\n", knob.name, knob.default, knob.meaning);
     }
     let (more, details) = objects::details(image, kernel);
-    let (measured, curves) = measured(name, described, kernel);
+    let (measured, curves) = measured(args, described, kernel)?;
     let value = json!({"object": name, "license": image.license, "kernel": kernel, "callbacks": callbacks,
         "maps": maps, "kfuncs": kfuncs, "knobs": described.knobs, "essay": described.essay, "details": details,
         "curves": curves});
-    (text + &more + &measured, value)
+    Ok((text + &more + &measured, value))
 }
 
 /// What runs of a scheduler of the library show. Objects of others may need a user half to run at all.
-fn measured(name: &str, described: &Described, kernel: KernelVersion) -> (String, Value) {
-    if !schedulers::library().contains(&name) {
-        return (String::new(), Value::Null);
+fn measured(
+    args: &ShowArgs,
+    described: &Described,
+    kernel: KernelVersion,
+) -> Result<(String, Value), Failure> {
+    if !schedulers::library().contains(&args.what.as_str()) {
+        return Ok((String::new(), Value::Null));
     }
     match curves::measure(described, kernel) {
-        Ok(curves) => (curves::render(&curves), json!(curves)),
-        Err(error) => (format!("Slices     cannot be measured: {error:#}\n"), Value::Null),
+        Ok(curves) => {
+            write_page(args, &described.essay, kernel, &curves)?;
+            Ok((curves::render(&curves), json!(curves)))
+        }
+        Err(error) if args.html.is_some() => {
+            Err(Failure::Machine(error.context("slices cannot be measured")))
+        }
+        Err(error) => Ok((format!("Slices     cannot be measured: {error:#}\n"), Value::Null)),
     }
+}
+
+/// The page of a scheduler, if it is wanted.
+fn write_page(args: &ShowArgs, essay: &str, kernel: KernelVersion, curves: &Curves) -> Result<(), Failure> {
+    let Some(path) = &args.html else { return Ok(()) };
+    let facts = [("Scheduler", args.what.clone()), ("Kernel", kernel.to_string())];
+    let costs: Vec<_> = curves
+        .decision
+        .iter()
+        .flat_map(|decision| &decision.callbacks)
+        .map(|cost| {
+            (cost.callback.clone(), cost.calls_per_switch, cost.instructions_mean, cost.instructions_max)
+        })
+        .collect();
+    let page = html::scheduler_page(&SchedulerPage {
+        title: &format!("{}: slices and decisions", args.what),
+        facts: &facts,
+        essay,
+        curves: &curves.drawn(),
+        costs: &costs,
+        version: env!("CARGO_PKG_VERSION"),
+    });
+    write_file(path, page.as_bytes())
 }
 
 fn workload_text(workload: &Workload) -> String {
@@ -152,14 +194,15 @@ fn of_recordings(args: &ShowArgs) -> Option<&'static str> {
     let asked = [
         ("--character", args.character),
         ("--perfetto", args.perfetto.is_some()),
-        ("--html", args.html.is_some()),
+        (HTML, args.html.is_some()),
     ];
     asked.into_iter().find_map(|(flag, is_asked)| is_asked.then_some(flag))
 }
 
 fn no_recording(what: &str, flag: &str) -> Failure {
+    let others = if flag == HTML { " and schedulers of the library" } else { "" };
     Failure::BadInput(anyhow!(
-        "{what} is no recording, and {flag} is for recordings only: record a command with `schedlab record`, or \
+        "{what} is no recording, and {flag} is for recordings{others} only: record a command with `schedlab record`, or \
          simulate work into one with `schedlab simulate ... --record FILE`"
     ))
 }
