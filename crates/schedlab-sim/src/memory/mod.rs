@@ -8,8 +8,8 @@
 //!
 //! Not modelled: kswapd, which does a thirtieth of it where it competes with a thousand tasks; the page cache; several zones;
 //! bytes that are in a socket without having been sent; that the kernel frees what nobody will read. A task that was asleep
-//! goes on with what it runs next before its pages are looked for, what a running task uses is seen when it is switched to, and
-//! how much of the inactive list is looked at goes by what has not been written yet. Nobody is killed: where Linux would kill, the task tries again after a nap, and if that comes to
+//! goes on with what it runs next before its pages are looked for, and what a running task uses is
+//! seen when it is switched to. Nobody is killed: where Linux would kill, the task tries again after a nap, and if that comes to
 //! nothing a hundred times in a row, the run ends with an error.
 
 mod disk;
@@ -315,7 +315,7 @@ impl Memory {
 
     /// Looks at so many of each list; what came of each.
     fn look(&mut self, active: u64, inactive: u64, now: u64) -> [Looked; 2] {
-        let mapped = (self.pages.nr_active() + self.pages.nr_inactive()) * 100 / self.total_pages;
+        let mapped = self.pages.nr_mapped() * 100 / self.total_pages;
         let may_take = mapped / 2 + (100 >> self.pressing) + SWAPPINESS >= 100;
         let refilled = self.pages.refill(active, may_take, now);
         let shrunk = self.pages.shrink(inactive, &mut self.disk, now);
@@ -436,6 +436,35 @@ mod tests {
         assert!(back >= later + 8 * MS, "a seek");
         assert_eq!(memory.swapped().pages_in - in_before, *pages);
         assert_eq!(memory.pages.take_back(task), 0);
+    }
+
+    /// `shrink_page_list` keeps a page under writeback on the inactive list, whose length says how much of it is looked at.
+    #[test]
+    fn pages_that_are_being_written_are_on_the_inactive_list() {
+        let mut memory = memory(20);
+        let pages = &mut memory.pages;
+        assert_eq!((pages.nr_active(), pages.nr_mapped()), (200, 200));
+        for now in [1, 2] {
+            // Seen used at first, then not.
+            pages.refill(200, true, now);
+        }
+        assert_eq!((pages.nr_active(), pages.nr_inactive()), (0, 200));
+        assert_eq!(pages.shrink(32, &mut memory.disk, 3).written, 32);
+        assert_eq!((pages.nr_inactive(), pages.nr_mapped()), (200, 168));
+        memory.owed = (0, 0);
+        assert_eq!(memory.begin_priority(0).1, 201);
+        let pages = &mut memory.pages;
+        let rest = pages.shrink(200, &mut memory.disk, 3);
+        assert_eq!((rest.written, rest.passed, rest.freed), (168, 32, 0), "not yet written: passed");
+        let later = 1_000 * MS;
+        let last = pages.shrink(100, &mut memory.disk, later);
+        assert_eq!((last.freed, last.passed, last.searches, pages.nr_inactive()), (100, 100, 0, 100));
+        // Who needs them has them back at once, inactive until they are looked at.
+        assert_eq!(
+            (1..=20).map(|task| pages.take_back(TaskId(task))).filter(|missing| *missing > 0).count(),
+            10
+        );
+        assert_eq!((pages.nr_active(), pages.nr_inactive(), pages.nr_mapped()), (0, 100, 40));
     }
 
     #[test]
