@@ -30,7 +30,7 @@ struct Page {
     place: Place,
     /// Counts its moves: entries of lists with another number are stale.
     moves: u32,
-    /// When it was last seen to have been used, and marked as not.
+    /// The look that marked it as not used; 0 before the first.
     cleared: u64,
 }
 
@@ -42,7 +42,7 @@ struct Owned {
     is_alive: bool,
     /// Of these so many are leaving or out, without those that it does not use again.
     away: u32,
-    /// When it was last given a CPU.
+    /// How many looks there had been when it last used its pages.
     ran: u64,
 }
 
@@ -71,6 +71,8 @@ pub(super) struct Pages {
     /// Without those that are leaving.
     nr_inactive: u64,
     nr_leaving: u64,
+    /// Looks at pages whether they were used, so far: time would not tell who ran before and who after.
+    looks: u64,
     /// First pages of processes that have ended; all have as many.
     spare: Vec<u32>,
 }
@@ -104,7 +106,7 @@ impl Pages {
     }
 
     /// A process begins and writes to all of its pages.
-    pub(super) fn begin(&mut self, task: TaskId, (used, idle): (u32, u32), now: u64) {
+    pub(super) fn begin(&mut self, task: TaskId, (used, idle): (u32, u32)) {
         let count = used + idle;
         let first = self.spare.pop().unwrap_or_else(|| {
             let none = Page { owner: task, is_idle: false, place: Place::Gone, moves: 0, cleared: 0 };
@@ -115,7 +117,7 @@ impl Pages {
         if self.tasks.len() <= task.index() {
             self.tasks.resize(task.index() + 1, Owned::default());
         }
-        self.tasks[task.index()] = Owned { first, count, is_alive: true, away: 0, ran: now };
+        self.tasks[task.index()] = Owned { first, count, is_alive: true, away: 0, ran: self.looks };
         for i in 0..count {
             let page = &mut self.pages[(first + i) as usize];
             *page = Page { owner: task, is_idle: i >= used, cleared: 0, ..*page };
@@ -133,11 +135,21 @@ impl Pages {
         Some(freed)
     }
 
-    /// The task is given a CPU: it uses its pages.
-    pub(super) fn touch(&mut self, task: TaskId, now: u64) {
+    /// The task runs code of its own: it uses its pages (the processor sets the accessed bit of their entries).
+    pub(super) fn touch(&mut self, task: TaskId) {
         if let Some(owned) = self.tasks.get_mut(task.index()) {
-            owned.ran = now;
+            owned.ran = self.looks;
         }
+    }
+
+    /// Whether pages that it uses are in no address space.
+    pub(super) fn lacks(&self, task: TaskId) -> bool {
+        self.tasks.get(task.index()).is_some_and(|owned| owned.away > 0)
+    }
+
+    /// Looks at pages whether they were used, so far.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
     }
 
     /// Maps those of its pages again that are still leaving (`do_swap_page` finds them in the swap cache, where they are on
@@ -167,7 +179,7 @@ impl Pages {
 
     /// Looks at the oldest `count` of the active list (`refill_inactive_zone`). Where mapped pages may go, those that were
     /// not used since the last look become inactive.
-    pub(super) fn refill(&mut self, count: u64, may_take: bool, now: u64) -> Looked {
+    pub(super) fn refill(&mut self, count: u64, may_take: bool) -> Looked {
         let mut looked = Looked::default();
         for _ in 0..count.min(self.nr_active) {
             let Some(page) = Pages::pop(&mut self.active, &self.pages, |place| place == Place::Active) else {
@@ -179,7 +191,7 @@ impl Pages {
                 continue;
             }
             looked.searches += 1;
-            if self.was_used(page, now) {
+            if self.was_used(page) {
                 self.active.push_back((page, self.pages[page as usize].moves));
             } else {
                 self.take_out(page, Place::Inactive);
@@ -211,7 +223,7 @@ impl Pages {
                 continue;
             }
             looked.searches += 1;
-            if self.was_used(page, now) {
+            if self.was_used(page) {
                 self.activate(page);
                 continue;
             }
@@ -264,10 +276,11 @@ impl Pages {
     }
 
     /// Whether it was used since it was last asked (`page_referenced`).
-    fn was_used(&mut self, page: u32, now: u64) -> bool {
+    fn was_used(&mut self, page: u32) -> bool {
         let Page { owner, is_idle, cleared, .. } = self.pages[page as usize];
         let used = if is_idle { cleared == 0 } else { self.tasks[owner.index()].ran >= cleared };
-        self.pages[page as usize].cleared = now.max(1);
+        self.looks += 1;
+        self.pages[page as usize].cleared = self.looks;
         used
     }
 
