@@ -62,7 +62,9 @@ impl Simulation {
         for _ in 0..STEPS_WITHOUT_TIME_MAX {
             match self.traced_step(cpu, task) {
                 Outcome::Next => {
-                    if self.leave_kernel(cpu) {
+                    if self.leave_kernel(cpu)
+                        || (self.work.memory.is_some() && self.waits_for_pages(cpu, task)?)
+                    {
                         return Ok(());
                     }
                     continue;
@@ -114,10 +116,8 @@ impl Simulation {
         if task.is_idle() {
             return;
         }
-        if let Some(memory) = &mut self.work.memory {
-            memory.touch(task, self.core.k.now);
-        }
-        if self.core.k.task(task).work_left == 0 {
+        let has_pages = self.work.memory.is_none() || self.has_its_pages(task);
+        if has_pages && self.core.k.task(task).work_left == 0 {
             self.begin_work(cpu, task);
         }
         self.core.k.arm_resume(cpu);
@@ -389,7 +389,9 @@ impl Simulation {
             actor.halfway = true;
             actor.pending = u64::from(bytes);
         }
-        let part = self.work.channels[channel.index()].room_for(self.work.actors[task.index()].pending);
+        let pending = self.work.actors[task.index()].pending;
+        let room = || self.work.channels[channel.index()].room_for(pending);
+        let part = self.message_to_come(task).unwrap_or_else(room);
         if let Some(outcome) = self.makes_room_for_message(task, channel, part) {
             return outcome;
         }

@@ -162,7 +162,7 @@ impl Simulation {
             return;
         }
         if let Some(memory) = self.memory_of_process(parent, spec) {
-            memory.begin(child, now);
+            memory.begin(child);
         }
         self.work.actors[parent.index()].children += 1;
         self.core.k.trace.emit(now, cpu, EventKind::Fork { parent, child });

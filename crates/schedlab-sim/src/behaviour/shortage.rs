@@ -10,7 +10,13 @@ impl Simulation {
     /// A task asks for memory: nothing if it has it, else what it does before it asks again.
     fn needs_memory(&mut self, task: TaskId, ask: impl FnOnce(&mut Memory, u64) -> Grant) -> Option<Outcome> {
         let now = self.core.k.now;
-        match ask(self.work.memory.as_mut()?, now) {
+        let memory = self.work.memory.as_mut()?;
+        let looks = memory.looks();
+        let grant = ask(memory, now);
+        if memory.looks() != looks {
+            self.others_run_on(task);
+        }
+        match grant {
             Grant::Given => None,
             Grant::Work(time) => {
                 // Anywhere, even without kernel preemption: the kernel asks at each page whether to go on.
@@ -25,11 +31,32 @@ impl Simulation {
         }
     }
 
+    /// Pages were looked at and marked as not used: tasks that run meanwhile use theirs again.
+    fn others_run_on(&mut self, asking: TaskId) {
+        let Some(memory) = &mut self.work.memory else { return };
+        for cpu in (0..self.core.k.cpu_count()).map(|cpu| CpuId(cpu as u32)) {
+            let task = self.core.k.cpu(cpu).curr;
+            if !task.is_idle() && task != asking {
+                memory.touch(task);
+            }
+        }
+    }
+
     /// The task waits, uninterruptibly, for an interrupt of the disk at that time.
     fn wait_for_disk(&mut self, task: TaskId, until: u64) {
         let (cpu, now) = (self.core.k.this_cpu, self.core.k.now);
         self.wait_for_device(task, until.saturating_sub(now).max(1), cpu);
         self.core.k.task_mut(task).is_uninterruptible = true;
+    }
+
+    /// Whether the task makes room for something.
+    pub(crate) fn makes_room(&self, task: TaskId) -> bool {
+        self.work.memory.as_ref().is_some_and(|memory| memory.makes_room(task))
+    }
+
+    /// The bytes of the message that the task makes room for.
+    pub(crate) fn message_to_come(&self, task: TaskId) -> Option<u64> {
+        self.work.memory.as_ref()?.message_to_come(task)
     }
 
     /// Before a message goes into a socket.
@@ -79,15 +106,32 @@ impl Simulation {
         outcome
     }
 
-    /// The CPU's task goes on: whether it waits for pages of its own, or makes room for them, first.
+    /// The CPU's task goes on: whether it waits for pages of its own, or makes room for them, or goes on with work that it had
+    /// begun before.
     pub(crate) fn waits_for_pages(&mut self, cpu: CpuId, task: TaskId) -> Result<bool, SimError> {
         match self.needs_memory(task, |memory, now| memory.fault(task, now)) {
-            None => return Ok(false),
+            None => {
+                let begun = self.work.memory.as_mut().map_or(0, |memory| memory.take_begun(task));
+                if begun == 0 {
+                    return Ok(false);
+                }
+                self.core.k.task_mut(task).work_left = begun;
+                self.core.k.arm_resume(cpu);
+            }
             Some(Outcome::Starved) => return Err(self.out_of_memory(task)),
             Some(Outcome::Busy) => self.core.k.arm_resume(cpu),
             Some(_) => self.schedule(cpu),
         }
         Ok(true)
+    }
+
+    /// A task is given a CPU: whether it goes on with its program, or has to look for its pages first.
+    pub(crate) fn has_its_pages(&mut self, task: TaskId) -> bool {
+        let Some(memory) = &mut self.work.memory else { return true };
+        let state = self.core.k.task_mut(task);
+        let work = memory.resume(task, state.work_left);
+        state.work_left = work.unwrap_or(0);
+        work.is_some()
     }
 
     #[cold]

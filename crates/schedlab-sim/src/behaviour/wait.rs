@@ -13,6 +13,7 @@ impl Simulation {
     /// The task waits from now on; the core takes it off its CPU when the interpreter returns. With a
     /// `timeout` (ns from now) it waits at most so long.
     pub(crate) fn block(&mut self, task: TaskId, wait: Wait, timeout: u64) {
+        debug_assert!(!self.makes_room(task), "{task:?} waits for others with memory asked for");
         let actor = &mut self.work.actors[task.index()];
         actor.wait = wait;
         match wait {

@@ -2,15 +2,14 @@
 //! make room.
 //!
 //! Whoever needs memory that is not there makes room itself, as in Linux 2.6.17 (direct reclaim, mm/vmscan.c and
-//! mm/page_alloc.c): it looks at more and more of the pages of all processes, from a 4096th to all, until it has freed 32. Pages that
-//! programs have mapped may go only when that is pressing, and each is looked for in all address spaces of its family,
-//! which is what takes the time. [`pages`] are the lists, [`disk`] is where pages go.
+//! mm/page_alloc.c): it looks at more and more of the pages of all processes, from a 4096th to all, until it has freed 32.
+//! Pages that programs have mapped may go only when that is pressing, and each is looked for in all address spaces of its
+//! family, which is what takes the time. [`pages`] are the lists, [`disk`] is where pages go.
 //!
 //! Not modelled: kswapd, which does a thirtieth of it where it competes with a thousand tasks; the page cache; several zones;
-//! bytes that are in a socket without having been sent; that the kernel frees what nobody will read. A task that was asleep
-//! goes on with what it runs next before its pages are looked for, what a running task uses is seen when it is switched to, and
-//! how much of the inactive list is looked at goes by what has not been written yet. Nobody is killed: where Linux would kill, the task tries again after a nap, and if that comes to
-//! nothing a hundred times in a row, the run ends with an error.
+//! bytes that are in a socket without having been sent; that the kernel frees what nobody will read. A task that is woken
+//! within a call and waits on at once is taken to need its pages all the same. Nobody is killed: where Linux would kill, the
+//! task tries again after a nap, and if that comes to nothing a hundred times in a row, the run ends with an error.
 
 mod disk;
 mod pages;
@@ -52,9 +51,22 @@ pub(crate) enum Grant {
     Never,
 }
 
+/// What a task makes room for. It is in the kernel until it has it and uses no page of its own before; so it never makes room
+/// for two things at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// A message of so many bytes.
+    Message(u64),
+    /// A process.
+    Process,
+    /// Pages of its own that are on the disk.
+    Pages,
+}
+
 /// How far a task is that makes room.
 #[derive(Clone, Copy, Debug)]
 struct Reclaim {
+    need: Need,
     priority: u32,
     freed: u64,
     /// Pages left to look at, of each list; `None` before a priority has begun.
@@ -70,8 +82,9 @@ struct Reclaim {
 }
 
 impl Reclaim {
-    fn new(failures: u32, rounds: u32) -> Reclaim {
+    fn new(need: Need, failures: u32, rounds: u32) -> Reclaim {
         Reclaim {
+            need,
             priority: PRIORITY,
             freed: 0,
             left: None,
@@ -115,6 +128,8 @@ pub(crate) struct Memory {
     /// Looks that are owed to each list.
     owed: (u64, u64),
     reclaims: BTreeMap<TaskId, Reclaim>,
+    /// Work (ns) that tasks had begun when they had to look for their pages first.
+    begun: BTreeMap<TaskId, u64>,
     swapped: Swapped,
 }
 
@@ -145,6 +160,7 @@ impl Memory {
             pressing: PRIORITY,
             owed: (0, 0),
             reclaims: BTreeMap::new(),
+            begun: BTreeMap::new(),
             swapped: Swapped::default(),
         }
     }
@@ -160,7 +176,7 @@ impl Memory {
             return Grant::Given;
         }
         let pages = self.caches.iter_mut().map(|cache| u64::from(cache.needs_page())).sum::<u64>();
-        let grant = self.allocate(task, pages * PAGE_BYTES, now);
+        let grant = self.allocate(task, Need::Message(bytes), pages * PAGE_BYTES, now);
         if grant == Grant::Given {
             let pieces = self.caches.iter_mut().map(Cache::take).collect();
             if self.messages.len() <= channel.index() {
@@ -169,6 +185,20 @@ impl Memory {
             self.messages[channel.index()].push_back(Message { bytes, pieces });
         }
         grant
+    }
+
+    /// Whether the task makes room for something.
+    pub(crate) fn makes_room(&self, task: TaskId) -> bool {
+        self.reclaims.contains_key(&task)
+    }
+
+    /// The bytes of the message that the task makes room for. There was room for it in its socket, which nobody looks at again
+    /// (`sock_alloc_send_pskb` does before it asks for memory).
+    pub(crate) fn message_to_come(&self, task: TaskId) -> Option<u64> {
+        match self.reclaims.get(&task)?.need {
+            Need::Message(bytes) => Some(bytes),
+            Need::Process | Need::Pages => None,
+        }
     }
 
     /// So many bytes were read, of the oldest messages first; the memory of a message is free when all of it was.
@@ -198,7 +228,7 @@ impl Memory {
 
     /// A task asks for the memory of a process.
     pub(crate) fn fork(&mut self, task: TaskId, now: u64) -> Grant {
-        self.allocate(task, self.of_process(), now)
+        self.allocate(task, Need::Process, self.of_process(), now)
     }
 
     /// The process was refused after all.
@@ -207,31 +237,44 @@ impl Memory {
     }
 
     /// It made the process.
-    pub(crate) fn begin(&mut self, child: TaskId, now: u64) {
+    pub(crate) fn begin(&mut self, child: TaskId) {
         self.processes += 1;
-        self.pages.begin(child, (self.needs.pages, self.needs.idle_pages), now);
+        self.pages.begin(child, (self.needs.pages, self.needs.idle_pages));
     }
 
     /// A process ends.
     pub(crate) fn end(&mut self, task: TaskId) {
         self.reclaims.remove(&task);
+        self.begun.remove(&task);
         let Some(pages) = self.pages.end(task) else { return };
         self.processes -= 1;
         self.free += (u64::from(self.needs.kept_kib) * 1_024 + pages * PAGE_BYTES) as i64;
     }
 
-    /// A task is given a CPU.
-    pub(crate) fn touch(&mut self, task: TaskId, now: u64) {
-        self.pages.touch(task, now);
+    /// A task runs code of its own, unless it makes room, in the kernel.
+    pub(crate) fn touch(&mut self, task: TaskId) {
+        if !self.makes_room(task) {
+            self.pages.touch(task);
+        }
     }
 
-    /// A task goes on: what it needs of its pages is read first.
+    /// How often a page was looked at whether it was used.
+    pub(crate) fn looks(&self) -> u64 {
+        self.pages.looks()
+    }
+
+    /// A task that is in its program goes on: what it needs of its pages is read first. Who makes room for something else is in
+    /// the kernel, and needs none before it has that.
     pub(crate) fn fault(&mut self, task: TaskId, now: u64) -> Grant {
-        let missing = self.pages.take_back(task);
-        if missing == 0 {
+        if self.reclaims.get(&task).is_some_and(|at| at.need != Need::Pages) {
             return Grant::Given;
         }
-        match self.allocate(task, missing * PAGE_BYTES, now) {
+        let missing = self.pages.take_back(task);
+        if missing == 0 {
+            self.pages.touch(task);
+            return Grant::Given;
+        }
+        match self.allocate(task, Need::Pages, missing * PAGE_BYTES, now) {
             Grant::Given => {
                 self.pages.bring_in(task);
                 self.swapped.pages_in += missing;
@@ -241,7 +284,28 @@ impl Memory {
         }
     }
 
-    fn allocate(&mut self, task: TaskId, bytes: u64, now: u64) -> Grant {
+    /// A task that has so much work left (ns) is given a CPU: what of it it goes on with at once; nothing where it is in the
+    /// kernel to make room, or has to look for its pages first.
+    pub(crate) fn resume(&mut self, task: TaskId, work: u64) -> Option<u64> {
+        if self.makes_room(task) {
+            return (work > 0).then_some(work);
+        }
+        if self.pages.lacks(task) {
+            if work > 0 {
+                *self.begun.entry(task).or_default() += work;
+            }
+            return None;
+        }
+        self.pages.touch(task);
+        Some(work + self.take_begun(task))
+    }
+
+    /// The work that a task had begun before it had to look for its pages, which are there now.
+    pub(crate) fn take_begun(&mut self, task: TaskId) -> u64 {
+        self.begun.remove(&task).unwrap_or(0)
+    }
+
+    fn allocate(&mut self, task: TaskId, need: Need, bytes: u64, now: u64) -> Grant {
         let after = self.free - bytes as i64;
         let mut at = match self.reclaims.get(&task) {
             Some(at) if !at.asks_again => *at,
@@ -249,7 +313,7 @@ impl Memory {
             Some(at) => Reclaim { asks_again: false, ..*at },
             None => {
                 self.swapped.stalls += 1;
-                Reclaim::new(0, 0)
+                Reclaim::new(need, 0, 0)
             }
         };
         if let Some(grant) = self.reclaim(&mut at, now) {
@@ -263,7 +327,8 @@ impl Memory {
             return self.give(task, after);
         }
         let failures = if has_freed { 0 } else { at.failures + 1 };
-        self.reclaims.insert(task, Reclaim { asks_again: true, ..Reclaim::new(failures, at.rounds + 1) });
+        self.reclaims
+            .insert(task, Reclaim { asks_again: true, ..Reclaim::new(need, failures, at.rounds + 1) });
         if failures == FAILURES_MAX || at.rounds == ROUNDS_MAX {
             return Grant::Never;
         }
@@ -315,9 +380,9 @@ impl Memory {
 
     /// Looks at so many of each list; what came of each.
     fn look(&mut self, active: u64, inactive: u64, now: u64) -> [Looked; 2] {
-        let mapped = (self.pages.nr_active() + self.pages.nr_inactive()) * 100 / self.total_pages;
+        let mapped = self.pages.nr_mapped() * 100 / self.total_pages;
         let may_take = mapped / 2 + (100 >> self.pressing) + SWAPPINESS >= 100;
-        let refilled = self.pages.refill(active, may_take, now);
+        let refilled = self.pages.refill(active, may_take);
         let shrunk = self.pages.shrink(inactive, &mut self.disk, now);
         self.free += (shrunk.freed * PAGE_BYTES) as i64;
         self.swapped.pages_out += shrunk.written;
@@ -357,7 +422,7 @@ mod tests {
         let mut memory = Memory::new(&machine, &needs);
         for task in 1..=processes {
             assert_eq!(memory.fork(TaskId(0), 0), Grant::Given);
-            memory.begin(TaskId(task), 0);
+            memory.begin(TaskId(task));
         }
         memory
     }
@@ -387,7 +452,7 @@ mod tests {
         let all = memory.free;
         assert_eq!(all, 16 << 20);
         assert_eq!(memory.fork(TaskId(0), 0), Grant::Given);
-        memory.begin(TaskId(1), 0);
+        memory.begin(TaskId(1));
         assert_eq!(memory.send(TaskId(1), ChannelId(3), 100, 0), Grant::Given);
         assert_eq!(all - memory.free, 8 * 1_024 + 10 * 4_096 + 2 * 4_096);
         memory.receive(ChannelId(3), 60);
@@ -436,6 +501,90 @@ mod tests {
         assert!(back >= later + 8 * MS, "a seek");
         assert_eq!(memory.swapped().pages_in - in_before, *pages);
         assert_eq!(memory.pages.take_back(task), 0);
+    }
+
+    /// `shrink_page_list` keeps a page under writeback on the inactive list, whose length says how much of it is looked at.
+    #[test]
+    fn pages_that_are_being_written_are_on_the_inactive_list() {
+        let mut memory = memory(20);
+        let pages = &mut memory.pages;
+        assert_eq!((pages.nr_active(), pages.nr_mapped()), (200, 200));
+        for _ in 0..2 {
+            // Seen used at first, then not.
+            pages.refill(200, true);
+        }
+        assert_eq!((pages.nr_active(), pages.nr_inactive()), (0, 200));
+        assert_eq!(pages.shrink(32, &mut memory.disk, 3).written, 32);
+        assert_eq!((pages.nr_inactive(), pages.nr_mapped()), (200, 168));
+        memory.owed = (0, 0);
+        assert_eq!(memory.begin_priority(0).1, 201);
+        let pages = &mut memory.pages;
+        let rest = pages.shrink(200, &mut memory.disk, 3);
+        assert_eq!((rest.written, rest.passed, rest.freed), (168, 32, 0), "not yet written: passed");
+        let later = 1_000 * MS;
+        let last = pages.shrink(100, &mut memory.disk, later);
+        assert_eq!((last.freed, last.passed, last.searches, pages.nr_inactive()), (100, 100, 0, 100));
+        // Who needs them has them back at once, inactive until they are looked at.
+        assert_eq!(
+            (1..=20).map(|task| pages.take_back(TaskId(task))).filter(|missing| *missing > 0).count(),
+            10
+        );
+        assert_eq!((pages.nr_active(), pages.nr_inactive(), pages.nr_mapped()), (0, 100, 40));
+    }
+
+    /// Takes all pages of processes that are not used while it does.
+    fn swap_out(memory: &mut Memory) {
+        for _ in 0..3 {
+            memory.pages.refill(1_000_000, true);
+        }
+        memory.pages.shrink(1_000_000, &mut memory.disk, 0);
+        let freed = memory.pages.shrink(1_000_000, &mut memory.disk, u64::MAX).freed;
+        memory.free += (freed * PAGE_BYTES) as i64;
+    }
+
+    /// The kernel has the memory of a message before it copies what the program wrote (`unix_stream_sendmsg`).
+    #[test]
+    fn who_makes_room_for_a_message_needs_no_page_of_its_own_before() {
+        let mut memory = memory(320);
+        let all = memory.free;
+        memory.free = memory.min;
+        let (task, socket) = (TaskId(7), ChannelId(0));
+        assert!(matches!(memory.send(task, socket, 100, 0), Grant::Work(_)));
+        memory.free = all;
+        swap_out(&mut memory);
+        let stalls = memory.swapped().stalls;
+        assert_eq!(memory.resume(task, 0), None, "it is in the kernel");
+        assert_eq!(memory.fault(task, 0), Grant::Given);
+        assert_eq!((memory.message_to_come(task), memory.swapped().pages_in), (Some(100), 0));
+        get(&mut memory, |m, now| m.send(task, socket, 100, now), 0);
+        assert_eq!(memory.swapped().stalls, stalls, "the same request");
+        assert!(!memory.makes_room(task));
+        assert!(matches!(memory.fault(task, 0), Grant::Wait(_)), "now it needs them");
+    }
+
+    #[test]
+    fn who_was_preempted_goes_on_when_its_pages_are_there() {
+        let mut memory = memory(20);
+        let task = TaskId(7);
+        assert_eq!(memory.resume(task, 5), Some(5));
+        swap_out(&mut memory);
+        assert_eq!(memory.resume(task, 5), None);
+        let (_, back) = get(&mut memory, |m, now| m.fault(task, now), 0);
+        assert!(back >= 8 * MS);
+        assert_eq!((memory.resume(task, 0), memory.resume(task, 0)), (Some(5), Some(0)));
+    }
+
+    /// Looks between its uses do not take pages, whatever the time.
+    #[test]
+    fn a_page_that_is_used_between_two_looks_stays() {
+        let mut memory = memory(20);
+        for _ in 0..5 {
+            memory.touch(TaskId(7));
+            memory.pages.refill(200, true);
+        }
+        memory.pages.shrink(200, &mut memory.disk, 0);
+        let here = |task| !memory.pages.lacks(TaskId(task));
+        assert_eq!((1..=20).filter(|task| here(*task)).collect::<Vec<_>>(), [7]);
     }
 
     #[test]

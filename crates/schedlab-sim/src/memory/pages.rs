@@ -12,7 +12,8 @@ enum Place {
     Active,
     /// On the inactive list.
     Inactive,
-    /// In no address space any more and on its way to the disk, in memory until it has been written.
+    /// In no address space any more and on its way to the disk: on the inactive list still until it has been written and is
+    /// looked at once more.
     Leaving,
     /// On the disk alone.
     Out,
@@ -29,7 +30,7 @@ struct Page {
     place: Place,
     /// Counts its moves: entries of lists with another number are stale.
     moves: u32,
-    /// When it was last seen to have been used, and marked as not.
+    /// The look that marked it as not used; 0 before the first.
     cleared: u64,
 }
 
@@ -41,7 +42,7 @@ struct Owned {
     is_alive: bool,
     /// Of these so many are leaving or out, without those that it does not use again.
     away: u32,
-    /// When it was last given a CPU.
+    /// How many looks there had been when it last used its pages.
     ran: u64,
 }
 
@@ -67,7 +68,11 @@ pub(super) struct Pages {
     /// Being written, with the time when that is done.
     leaving: VecDeque<(u64, Entry)>,
     nr_active: u64,
+    /// Without those that are leaving.
     nr_inactive: u64,
+    nr_leaving: u64,
+    /// Looks at pages whether they were used, so far: time would not tell who ran before and who after.
+    looks: u64,
     /// First pages of processes that have ended; all have as many.
     spare: Vec<u32>,
 }
@@ -90,12 +95,18 @@ impl Pages {
         self.nr_active
     }
 
+    /// On the list: what is being written is until it is free.
     pub(super) fn nr_inactive(&self) -> u64 {
-        self.nr_inactive
+        self.nr_inactive + self.nr_leaving
+    }
+
+    /// In an address space.
+    pub(super) fn nr_mapped(&self) -> u64 {
+        self.nr_active + self.nr_inactive
     }
 
     /// A process begins and writes to all of its pages.
-    pub(super) fn begin(&mut self, task: TaskId, (used, idle): (u32, u32), now: u64) {
+    pub(super) fn begin(&mut self, task: TaskId, (used, idle): (u32, u32)) {
         let count = used + idle;
         let first = self.spare.pop().unwrap_or_else(|| {
             let none = Page { owner: task, is_idle: false, place: Place::Gone, moves: 0, cleared: 0 };
@@ -106,7 +117,7 @@ impl Pages {
         if self.tasks.len() <= task.index() {
             self.tasks.resize(task.index() + 1, Owned::default());
         }
-        self.tasks[task.index()] = Owned { first, count, is_alive: true, away: 0, ran: now };
+        self.tasks[task.index()] = Owned { first, count, is_alive: true, away: 0, ran: self.looks };
         for i in 0..count {
             let page = &mut self.pages[(first + i) as usize];
             *page = Page { owner: task, is_idle: i >= used, cleared: 0, ..*page };
@@ -124,14 +135,25 @@ impl Pages {
         Some(freed)
     }
 
-    /// The task is given a CPU: it uses its pages.
-    pub(super) fn touch(&mut self, task: TaskId, now: u64) {
+    /// The task runs code of its own: it uses its pages (the processor sets the accessed bit of their entries).
+    pub(super) fn touch(&mut self, task: TaskId) {
         if let Some(owned) = self.tasks.get_mut(task.index()) {
-            owned.ran = now;
+            owned.ran = self.looks;
         }
     }
 
-    /// Takes back those of its pages that are still leaving; how many that it uses are on the disk alone.
+    /// Whether pages that it uses are in no address space.
+    pub(super) fn lacks(&self, task: TaskId) -> bool {
+        self.tasks.get(task.index()).is_some_and(|owned| owned.away > 0)
+    }
+
+    /// Looks at pages whether they were used, so far.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
+    }
+
+    /// Maps those of its pages again that are still leaving (`do_swap_page` finds them in the swap cache, where they are on
+    /// the inactive list until they are looked at); how many that it uses are on the disk alone.
     pub(super) fn take_back(&mut self, task: TaskId) -> u64 {
         let Some(owned) = self.tasks.get(task.index()).filter(|owned| owned.away > 0) else { return 0 };
         let mut missing = 0;
@@ -157,17 +179,19 @@ impl Pages {
 
     /// Looks at the oldest `count` of the active list (`refill_inactive_zone`). Where mapped pages may go, those that were
     /// not used since the last look become inactive.
-    pub(super) fn refill(&mut self, count: u64, may_take: bool, now: u64) -> Looked {
+    pub(super) fn refill(&mut self, count: u64, may_take: bool) -> Looked {
         let mut looked = Looked::default();
         for _ in 0..count.min(self.nr_active) {
-            let Some(page) = Pages::pop(&mut self.active, &self.pages, Place::Active) else { break };
+            let Some(page) = Pages::pop(&mut self.active, &self.pages, |place| place == Place::Active) else {
+                break;
+            };
             if !may_take {
                 looked.passed += 1;
                 self.active.push_back((page, self.pages[page as usize].moves));
                 continue;
             }
             looked.searches += 1;
-            if self.was_used(page, now) {
+            if self.was_used(page) {
                 self.active.push_back((page, self.pages[page as usize].moves));
             } else {
                 self.take_out(page, Place::Inactive);
@@ -179,30 +203,41 @@ impl Pages {
     }
 
     /// Frees what has been written, and gives the oldest of the inactive list to the disk, `count` pages in all
-    /// (`shrink_inactive_list`); those that were used become active again.
+    /// (`shrink_inactive_list`); those that were used become active again, and those that are being written are passed.
     pub(super) fn shrink(&mut self, count: u64, disk: &mut Disk, now: u64) -> Looked {
         let mut looked = Looked::default();
         let mut written: Vec<Entry> = Vec::new();
+        let mut kept: Vec<Entry> = Vec::new();
         for _ in 0..count {
             if let Some(page) = self.pop_written(now) {
                 looked.passed += 1;
                 looked.freed += 1;
-                self.pages[page as usize].place = Place::Out;
+                self.take_out(page, Place::Out);
                 continue;
             }
-            let Some(page) = Pages::pop(&mut self.inactive, &self.pages, Place::Inactive) else { break };
+            let is_listed = |place| matches!(place, Place::Inactive | Place::Leaving);
+            let Some(page) = Pages::pop(&mut self.inactive, &self.pages, is_listed) else { break };
+            if self.pages[page as usize].place == Place::Leaving {
+                looked.passed += 1;
+                kept.push((page, self.pages[page as usize].moves));
+                continue;
+            }
             looked.searches += 1;
-            if self.was_used(page, now) {
+            if self.was_used(page) {
                 self.activate(page);
                 continue;
             }
             looked.searches += 1;
             looked.written += 1;
             self.take_out(page, Place::Leaving);
+            self.nr_leaving += 1;
             let Page { owner, is_idle, moves, .. } = self.pages[page as usize];
             self.tasks[owner.index()].away += u32::from(!is_idle);
             written.push((page, moves));
+            kept.push((page, moves));
         }
+        // What was looked at is put back when all of it was.
+        self.inactive.extend(kept);
         if !written.is_empty() {
             // They lie together: one request of the disk.
             let at = disk.write(now, written.len() as u64);
@@ -219,7 +254,7 @@ impl Pages {
     /// The oldest that the disk is done with.
     fn pop_written(&mut self, now: u64) -> Option<u32> {
         while let Some(&(at, (page, moves))) = self.leaving.front() {
-            let is_stale = self.pages[page as usize].moves != moves;
+            let is_stale = !matches!(self.pages[page as usize], Page { place: Place::Leaving, moves: now, .. } if now == moves);
             if !is_stale && at > now {
                 return None;
             }
@@ -231,27 +266,36 @@ impl Pages {
         None
     }
 
-    fn pop(list: &mut VecDeque<Entry>, pages: &[Page], place: Place) -> Option<u32> {
+    fn pop(list: &mut VecDeque<Entry>, pages: &[Page], is_listed: impl Fn(Place) -> bool) -> Option<u32> {
         std::iter::from_fn(|| list.pop_front())
             .find(|(page, moves)| {
                 let at = pages[*page as usize];
-                (at.moves, at.place) == (*moves, place)
+                at.moves == *moves && is_listed(at.place)
             })
             .map(|(page, _)| page)
     }
 
     /// Whether it was used since it was last asked (`page_referenced`).
-    fn was_used(&mut self, page: u32, now: u64) -> bool {
+    fn was_used(&mut self, page: u32) -> bool {
         let Page { owner, is_idle, cleared, .. } = self.pages[page as usize];
         let used = if is_idle { cleared == 0 } else { self.tasks[owner.index()].ran >= cleared };
-        self.pages[page as usize].cleared = now.max(1);
+        self.looks += 1;
+        self.pages[page as usize].cleared = self.looks;
         used
     }
 
-    /// Back into the address space of its process.
+    /// Back into the address space of its process: from the disk as an active page (`read_swap_cache_async`), else where it
+    /// is on the inactive list.
     fn come_back(&mut self, page: u32) {
-        self.tasks[self.pages[page as usize].owner.index()].away -= 1;
-        self.activate(page);
+        let at = &mut self.pages[page as usize];
+        self.tasks[at.owner.index()].away -= 1;
+        if at.place == Place::Leaving {
+            at.place = Place::Inactive;
+            self.nr_leaving -= 1;
+            self.nr_inactive += 1;
+        } else {
+            self.activate(page);
+        }
     }
 
     fn activate(&mut self, page: u32) {
@@ -270,7 +314,8 @@ impl Pages {
         match at.place {
             Place::Active => self.nr_active -= 1,
             Place::Inactive => self.nr_inactive -= 1,
-            Place::Leaving | Place::Out | Place::Gone => {}
+            Place::Leaving => self.nr_leaving -= 1,
+            Place::Out | Place::Gone => {}
         }
         at.moves = at.moves.wrapping_add(1);
         at.place = to;
