@@ -13,11 +13,14 @@ use crate::args::MachineChoice;
 use crate::args::bench::{Bench, BenchArgs};
 use crate::args::program::ProgramsChoice;
 use crate::args::reproduce::ReproduceArgs;
-use crate::commands::bench::{self, Row};
+use crate::commands::bench::{self, Row, Tell};
+use crate::commands::reproduce::About;
 use crate::commands::{Context, common};
 use crate::failure::Failure;
+use crate::kept::Kept;
 use crate::output::{print_text, write_file};
 use printed::PLUGSCHED;
+use schedlab_report::bench::Line;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,6 +76,15 @@ struct Run {
     wakeup_unrated: Vec<Row>,
 }
 
+/// A run that is over, as a line: which list of [`Ours`] it will be in.
+#[derive(Serialize)]
+struct OfPaper<'a> {
+    of: &'a str,
+    seed: u64,
+    #[serde(flatten)]
+    line: Line,
+}
+
 impl Ours {
     fn runs(&self) -> impl Iterator<Item = &Run> {
         std::iter::once(&self.first).chain(&self.again)
@@ -82,32 +94,46 @@ impl Ours {
 /// Runs it.
 pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
     let interrupted = common::interrupt_flag();
-    let rows = |bench, schedulers: &[&str], sets: &[&str], seed| {
-        rows(args, bench, (schedulers, sets), seed, context, &interrupted)
+    let kept = Kept::beside(args.json.as_deref(), &About::of(args))?;
+    let rows = |of, bench, schedulers: &[&str], sets: &[&str], seed| {
+        rows(
+            args,
+            bench,
+            (schedulers, sets),
+            seed,
+            context,
+            (&interrupted, &|line| kept.add(&OfPaper { of, seed, line })),
+        )
     };
     let of_all = [&KNOBS[..], &KNOBS_INGO_LL].concat();
-    let all = |bench, sets: &[&str], seed| {
-        rows(bench, &PLUGSCHED.map(|paper| paper.name), &[sets, &of_all].concat(), seed)
+    let all = |of, bench, sets: &[&str], seed| {
+        rows(of, bench, &PLUGSCHED.map(|paper| paper.name), &[sets, &of_all].concat(), seed)
     };
     let [load, of_wakeup]: [&[&str]; 2] =
         if args.quick { [&["groups=3"], &["groups=1", "samples=100"]] } else { [&["groups=30"], &[]] };
     let length: &[&str] = if args.quick { &["length=3s"] } else { &["length=30s"] };
     let interbench = [&INTERBENCH[..], length].concat();
-    let wakeup =
-        |own: &[&str], seed| all(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup, own].concat(), seed);
+    let wakeup = |of, own: &[&str], seed| {
+        all(of, Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup, own].concat(), seed)
+    };
     let unrated =
         [&HACKBENCH[..], &WAKEUP, of_wakeup, &KNOBS, &["child_penalty=0", "run_by_bonus=0"]].concat();
     let run = |seed| -> Result<Run, Failure> {
-        let hackbench = all(Bench::Hackbench, &[&HACKBENCH[..], load].concat(), seed)?;
-        let wakeup_unrated = rows(Bench::Wakeup, &["ingosched"], &unrated, seed)?;
-        Ok(Run { seed, hackbench, wakeup: wakeup(&[], seed)?, wakeup_unrated })
+        let hackbench = all("hackbench", Bench::Hackbench, &[&HACKBENCH[..], load].concat(), seed)?;
+        let wakeup_unrated = rows("wakeup_unrated", Bench::Wakeup, &["ingosched"], &unrated, seed)?;
+        Ok(Run { seed, hackbench, wakeup: wakeup("wakeup", &[], seed)?, wakeup_unrated })
     };
     let runs = if args.quick { RUNS_QUICK } else { RUNS };
     let ours = Ours {
         first: run(args.seed)?,
-        interbench: all(Bench::Interbench, &interbench, args.seed)?,
-        interbench_rt: all(Bench::Interbench, &[&interbench[..], &["rt=1"]].concat(), args.seed)?,
-        wakeup_unfitted: wakeup(&["cold=0ms"], args.seed)?,
+        interbench: all("interbench", Bench::Interbench, &interbench, args.seed)?,
+        interbench_rt: all(
+            "interbench_rt",
+            Bench::Interbench,
+            &[&interbench[..], &["rt=1"]].concat(),
+            args.seed,
+        )?,
+        wakeup_unfitted: wakeup("wakeup_unfitted", &["cold=0ms"], args.seed)?,
         code: code::measure()?,
         again: (1..runs)
             .take_while(|_| !interrupted.load(Ordering::Relaxed))
@@ -117,6 +143,7 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
     if let Some(path) = &args.json {
         let text = serde_json::to_string(&ours).map_err(Failure::input)?;
         write_file(path, (text + "\n").as_bytes())?;
+        kept.done();
     }
     if interrupted.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);
@@ -141,7 +168,7 @@ fn rows(
     (schedulers, sets): (&[&str], &[&str]),
     seed: u64,
     context: Context,
-    interrupted: &Arc<AtomicBool>,
+    (interrupted, tell): (&Arc<AtomicBool>, Tell<'_>),
 ) -> Result<Vec<Row>, Failure> {
     // A parameter of another load is none of this one's, nor a knob.
     let is_of_any = |set: &str| BENCHES.iter().any(|&bench| bench::is_parameter(bench, set));
@@ -161,10 +188,11 @@ fn rows(
         seed,
         jobs: args.jobs,
         json: None,
+        from: None,
         machine,
         programs: ProgramsChoice::default(),
     };
-    let mut rows = bench::rows(&args, context, interrupted, &|_| Ok(()))?;
+    let mut rows = bench::rows(&args, context, interrupted, tell)?;
     for row in &mut rows {
         // Without its knobs, which are all the same.
         row.scheduler.truncate(row.scheduler.find(':').unwrap_or(row.scheduler.len()));
