@@ -20,4 +20,4 @@ pub mod top;
 pub mod verifier;
 pub mod vm;
 
-pub use process::set_nice;
+pub use process::{ending_signals, set_nice};

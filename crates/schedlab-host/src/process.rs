@@ -9,6 +9,18 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+/// Signals by which somebody asks this process to end: SIGINT, SIGTERM, and SIGHUP unless whoever started it wants it to
+/// outlive the terminal (nohup).
+pub fn ending_signals() -> impl Iterator<Item = i32> {
+    // SAFETY: the kernel fills what is valid as zeros, too; nothing is set.
+    let hangup = unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), &raw mut now) == 0
+            && now.sa_sigaction != libc::SIG_IGN
+    };
+    [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup.then_some(libc::SIGHUP))
+}
+
 /// What /proc/PID/stat says: the name, and the fields behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {

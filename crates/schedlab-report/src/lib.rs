@@ -3,6 +3,7 @@
 //! Plain functions over data: no file, clock, environment or terminal is touched here. The words are in
 //! `schedlab_model`; who makes the runs is behind its `Machine` trait.
 
+pub mod bench;
 pub mod character;
 pub mod compare;
 mod convert;

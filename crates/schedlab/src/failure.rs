@@ -11,7 +11,7 @@ pub enum Failure {
     BadInput(anyhow::Error),
     /// 3: this machine cannot do it; the message names the remedy.
     Machine(anyhow::Error),
-    /// 130: ended by Ctrl-C, what was there is kept.
+    /// 130: ended by Ctrl-C, SIGTERM or SIGHUP, what was there is kept.
     Interrupted,
     /// The exit code of a recorded command, passed on after its recording was kept.
     Command(i32),

@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod failure;
 mod inputs;
+mod kept;
 mod output;
 mod progress;
 mod setup;

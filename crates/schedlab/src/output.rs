@@ -40,7 +40,8 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     if let Some(directory) = directory {
         make_directory(directory)?;
     }
-    let partial = path.with_added_extension("part");
+    // Not `.part`: that is what commands write while they measure, and what is kept if this fails.
+    let partial = path.with_added_extension("new");
     let written = std::fs::write(&partial, bytes).and_then(|()| {
         give_to_caller(&partial);
         std::fs::rename(&partial, path)
@@ -58,7 +59,7 @@ pub fn is_special(path: &Path) -> bool {
 }
 
 /// A full disk is no mistake of the command line.
-fn unwritten(error: std::io::Error, what: &str) -> Failure {
+pub fn unwritten(error: std::io::Error, what: &str) -> Failure {
     match is_full(&error) {
         true => {
             Failure::Machine(anyhow::anyhow!("{what}: {error}; free some space there, or write elsewhere"))

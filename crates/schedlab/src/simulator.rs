@@ -320,6 +320,17 @@ impl Machine for SimulatedMachine {
     }
 
     fn run_all(&mut self, requests: &[RunRequest<'_>]) -> Vec<Result<RunOutcome, MachineError>> {
+        self.run_each(requests, &|_, _| {})
+    }
+}
+
+impl SimulatedMachine {
+    /// As [`Machine::run_all`], and tells of each run as soon as it is over: its request's number, and what came of it.
+    pub fn run_each(
+        &self,
+        requests: &[RunRequest<'_>],
+        over: &(dyn Fn(usize, &Result<RunOutcome, MachineError>) + Sync),
+    ) -> Vec<Result<RunOutcome, MachineError>> {
         let next = AtomicUsize::new(0);
         let outcomes: Vec<Mutex<Option<Result<RunOutcome, MachineError>>>> =
             requests.iter().map(|_| Mutex::new(None)).collect();
@@ -332,6 +343,7 @@ impl Machine for SimulatedMachine {
                 } else {
                     self.run_with(request, &mut NoSink).map(|(outcome, _)| outcome)
                 };
+                over(index, &outcome);
                 *outcomes[index].lock().expect("no worker panics while it stores") = Some(outcome);
             }
         };

@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{BINARY, can_record, is_root, run, run_in, scratch};
 
@@ -106,34 +106,122 @@ fn bad_settings_are_named() {
     run(&["bench", "wakeup", "--live", "--cpus", "2"]).refused(2, &["--live", "--cpus"]);
 }
 
-/// Ctrl-C keeps what there is: the run that is under way as far as it came.
+/// Ctrl-C and a terminal that goes away keep what there is: the run that is under way as far as it came.
 #[test]
 fn an_interrupted_benchmark_keeps_its_samples() {
     let directory = scratch("bench-interrupted");
-    let file = directory.join("samples.json");
-    let arguments = ["bench", "wakeup", "--cpus", "1", "--jobs", "1", "-q", "--set", "samples=1000000"];
-    let mut child = Command::new(BINARY)
-        .args(arguments)
-        .arg("--json")
-        .arg(&file)
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("starts");
-    std::thread::sleep(Duration::from_secs(3));
-    interrupt(child.id());
-    let began = Instant::now();
-    let status = child.wait().expect("ends");
-    assert_eq!(status.code(), Some(130));
-    assert!(began.elapsed() < Duration::from_secs(20));
-    let value: Value = serde_json::from_slice(&std::fs::read(&file).expect("kept")).expect("whole");
-    let row = &rows(&value)[0];
-    assert!(row["cut"] == true && count(row, "samples_ns") > 10, "{} samples", count(row, "samples_ns"));
+    for name in ["-INT", "-HUP"] {
+        let long = ["wakeup", "--cpus", "1", "--jobs", "1", "--set", "samples=1000000"];
+        let mut child = started(&directory, &[&["bench"][..], &long, &["--json", "samples.json"]].concat());
+        std::thread::sleep(Duration::from_secs(3));
+        signal(child.id(), name);
+        let began = Instant::now();
+        let status = child.wait().expect("ends");
+        assert_eq!(status.code(), Some(130), "{name}");
+        assert!(began.elapsed() < Duration::from_secs(20));
+        let text = std::fs::read(directory.join("samples.json")).expect("kept");
+        let value: Value = serde_json::from_slice(&text).expect("whole");
+        let row = &rows(&value)[0];
+        assert!(row["cut"] == true && count(row, "samples_ns") > 10, "{} samples", count(row, "samples_ns"));
+        assert_eq!(names(&directory), ["samples.json"]);
+        std::fs::remove_file(directory.join("samples.json")).expect("it is there");
+    }
 }
 
-fn interrupt(pid: u32) {
+fn started(directory: &Path, arguments: &[&str]) -> Child {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).arg("-q").current_dir(directory);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts")
+}
+
+fn signal(pid: u32, name: &str) {
     // The shell's own: there may be no program `kill`.
-    let status = Command::new("sh").args(["-c", &format!("kill -INT {pid}")]).status();
+    let status = Command::new("sh").args(["-c", &format!("kill {name} {pid}")]).status();
     assert!(status.expect("sh runs").success());
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(directory).expect("it is there").flatten();
+    let mut names: Vec<_> = files.map(|file| file.file_name().into_string().expect("a name")).collect();
+    names.sort();
+    names
+}
+
+/// Kills it without a word when so many lines are there, the first of which is no run.
+fn killed_at(directory: &Path, file: &str, lines: usize, arguments: &[&str]) -> Vec<Value> {
+    let mut child = started(directory, arguments);
+    let began = Instant::now();
+    let so_far = || std::fs::read_to_string(directory.join(file)).unwrap_or_default();
+    while so_far().lines().count() < lines {
+        assert!(began.elapsed() < Duration::from_secs(60) && child.try_wait().expect("asked").is_none());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(child.id(), "-KILL");
+    child.wait().expect("ends");
+    so_far().lines().map(|line| serde_json::from_str(line).expect("each line is whole")).collect()
+}
+
+#[test]
+fn a_killed_benchmark_has_left_its_runs() {
+    let directory = scratch("bench-killed");
+    let arguments = ["bench", "interbench", "--cpus", "1", "--jobs", "1", "--json", "i.json"];
+    let lines = killed_at(&directory, "i.json.part", 3, &arguments);
+    assert_eq!(lines[0]["about"]["bench"], "interbench");
+    assert!(lines[1..].iter().all(|line| count(&line["run"], "samples_ns") > 100), "{lines:?}");
+    assert_eq!(names(&directory), ["i.json.part"]);
+    let shown = run_in(&directory, &["bench", "interbench", "--from", "i.json.part"]).done();
+    assert!(shown.out.contains("interbench: audio, an ordinary task, under fair"), "{}", shown.out);
+    run_in(&directory, &["bench", "hackbench", "--from", "i.json.part"])
+        .refused(2, &["schedlab bench interbench --from i.json.part"]);
+    // Who comes next says what was there, and leaves it.
+    let own = ["--cpus", "1", "--quick", "--set", "task=audio", "--set", "load=none", "--json", "i.json"];
+    let next = run_in(&directory, &[&["bench", "interbench"][..], &own].concat()).done();
+    assert!(next.err.contains("bench interbench --from i.json.part.1"), "{}", next.err);
+    assert_eq!(names(&directory), ["i.json", "i.json.part.1"]);
+    let json = ["bench", "interbench", "--from", "i.json.part.1", "--json", "-"];
+    let value = run_in(&directory, &json).done().json();
+    assert_eq!(rows(&value).len(), lines.len() - 1);
+    let again = run_in(&directory, &["bench", "interbench", "--from", "i.json"]).done();
+    assert_eq!(again.out, next.out, "a document is shown as by who wrote it");
+}
+
+#[test]
+fn a_killed_reproduction_and_programs_have_left_their_runs() {
+    let directory = scratch("reproduce-killed");
+    let arguments = ["reproduce", "plugsched-2006", "--quick", "--json", "all.json"];
+    let lines = killed_at(&directory, "all.json.part", 3, &arguments);
+    assert!(lines[1]["of"] == "hackbench" && lines[1]["run"]["duration_ns"].is_u64(), "{lines:?}");
+    let arguments = ["reproduce", "cfs-weights-2021", "--jobs", "1", "--json", "cfs.json"];
+    let lines = killed_at(&directory, "cfs.json.part", 3, &arguments);
+    assert!(lines[1]["seed"] == 1 && lines[1]["run"]["tasks"].is_array(), "{lines:?}");
+    assert_eq!(names(&directory), ["all.json.part", "cfs.json.part"]);
+    let arguments = ["bench", "programs", "--live", "--quick", "--program", "fibo,fft", "--json", "p.json"];
+    let lines = killed_at(&directory, "p.json.part", 4, &arguments);
+    assert_eq!(count(&lines[1]["program"], "seconds"), 1);
+    let shown = run_in(&directory, &["bench", "programs", "--from", "p.json.part"]).done();
+    assert!(shown.out.contains("fibo"), "{}", shown.out);
+}
+
+/// Its threads tell while it runs, and without --json it is kept where it was started.
+#[test]
+fn a_killed_live_benchmark_has_left_the_samples_of_its_run() {
+    if !can_record() {
+        return;
+    }
+    let directory = scratch("bench-killed-live");
+    let live = ["bench", "wakeup", "--live", "--set", "groups=1"];
+    let lines = killed_at(&directory, "w.json.part", 3, &[&live[..], &["--json", "w.json"]].concat());
+    assert!(lines[1..].iter().all(|line| count(&line["samples"], "samples_ns") > 10), "{lines:?}");
+    let all: usize = lines[1..].iter().map(|line| count(&line["samples"], "samples_ns")).sum();
+    let value = run_in(&directory, &["bench", "wakeup", "--from", "w.json.part", "--json", "-"]).json();
+    assert!(rows(&value)[0]["cut"] == true && count(&rows(&value)[0], "samples_ns") == all, "{value}");
+    let child = started(&directory, &live);
+    let file = format!("schedlab-bench-wakeup-{}.part", child.id());
+    std::thread::sleep(Duration::from_secs(3));
+    signal(child.id(), "-HUP");
+    let ended = support::Ended::of(child.wait_with_output().expect("ends"));
+    ended.refused(130, &[&format!("`schedlab bench wakeup --from {file}` shows it")]);
+    assert_eq!(names(&directory), [file, "w.json.part".to_owned()]);
 }
 
 #[test]

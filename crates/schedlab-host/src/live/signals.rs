@@ -1,10 +1,10 @@
-//! A descriptor that becomes readable when somebody asks the program to end (SIGINT, SIGTERM), for those who sleep in
+//! A descriptor that becomes readable when somebody asks the program to end (SIGINT, SIGTERM, SIGHUP), for those who sleep in
 //! poll(2): a flag that a handler raises just before the sleep would be seen only after it.
 //!
 //! It adds to the handlers that there are; what a signal means is theirs to say.
 
+use crate::process::ending_signals;
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -25,7 +25,7 @@ impl SignalBell {
     pub(super) fn hang() -> io::Result<SignalBell> {
         let (rung, clapper) = UnixStream::pair()?;
         let mut bell = SignalBell { rung, handlers: Vec::new() };
-        for signal in [SIGINT, SIGTERM] {
+        for signal in ending_signals() {
             bell.handlers.push(pipe::register(signal, clapper.try_clone()?)?);
         }
         Ok(bell)
@@ -57,7 +57,7 @@ mod tests {
         let mut byte = [0];
         assert_eq!(bell.rung.read(&mut byte).expect_err("silent").kind(), io::ErrorKind::WouldBlock);
         // SAFETY: a signal to this process, which is handled.
-        unsafe { libc::raise(SIGTERM) };
+        unsafe { libc::raise(libc::SIGTERM) };
         assert_eq!(bell.rung.read(&mut byte).expect("rung"), 1);
     }
 }

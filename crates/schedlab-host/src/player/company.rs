@@ -17,6 +17,7 @@ use crate::process::{set_timer_slack, timer_slack};
 use schedlab_model::Nanos;
 use schedlab_model::workload::Workload;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -150,7 +151,7 @@ impl Company {
     }
 
     /// Waits until it is over.
-    pub fn wait(&mut self, stop: &dyn Fn() -> bool) {
+    pub fn wait(&self, stop: &dyn Fn() -> bool) {
         while !self.is_over() && !stop() {
             futex::wait(&self.stage.head().over, 0, Some(clock::now() + LOOK_NS / 5));
         }
@@ -229,8 +230,22 @@ impl Company {
         })
     }
 
+    /// Ends of jobs that were told by now, but for the first so many: in the order in which tasks told them, up to one
+    /// whose task is just telling it. And how many that makes with those before.
+    pub fn jobs_since(&self, known: usize) -> (Vec<JobEnd>, usize) {
+        let made = (self.stage.head().marks.load(Ordering::SeqCst) as usize).min(self.stage.marks.len());
+        let told = self.stage.marks[known.min(made)..made].iter();
+        let whole = told.take_while(|mark| mark.time.load(Ordering::Acquire) > 0).count();
+        let known = known.min(made);
+        (self.jobs_of(known..known + whole, self.stage.origin()), known + whole)
+    }
+
     fn jobs(&self, origin: u64) -> Vec<JobEnd> {
         let made = self.stage.head().marks.load(Ordering::SeqCst) as usize;
+        self.jobs_of(0..made.min(self.stage.marks.len()), origin)
+    }
+
+    fn jobs_of(&self, marks: Range<usize>, origin: u64) -> Vec<JobEnd> {
         let places: BTreeMap<usize, usize> =
             self.taken().enumerate().map(|(place, (slot, _))| (slot, place)).collect();
         let whole = |mark: &&super::shared::Mark| mark.time.load(Ordering::Acquire) > 0;
@@ -247,7 +262,7 @@ impl Company {
                 deadline: since(&mark.deadline),
             })
         };
-        self.stage.marks.iter().take(made).filter(whole).filter_map(read).collect()
+        self.stage.marks[marks].iter().filter(whole).filter_map(read).collect()
     }
 }
 

@@ -53,6 +53,7 @@ pub struct LoadArgs {
   schedlab bench hackbench --scheduler fair,staircase --cpus 4 --set groups=30 --json hackbench.json
   schedlab bench programs --live --nice 0,5,10
   schedlab bench programs --scheduler fair,cfs --program fibo,rays --cpus 2 --json programs.json
+  schedlab bench hackbench --from hackbench.json.part   what a run that was killed had measured
 
 `--set` takes parameters of the built-in workload of the same name (`schedlab list workloads`) and knobs of the
 schedulers (hz=250). A latency of wakeup goes from before the broadcast until the
@@ -60,7 +61,11 @@ thread is back from its wait with the mutex; latencies are shown raw and without
 those more than six standard deviations above the mean, in one pass, as in the slides of 2006. The waker's own error is
 how late it ran itself after its timer. interbench runs every task beside every load unless task and load are set; rt=1
 makes the task real-time and prints us. programs runs each program alone and while all others are run again and again
-beside it. Its SD is what interbench 0.31 prints, next to the true one. Ctrl-C ends the benchmark and keeps the samples so far.")]
+beside it. Its SD is what interbench 0.31 prints, next to the true one.
+
+Ctrl-C, SIGTERM and a terminal that goes away end the benchmark and keep the samples so far. If it is killed they are in
+FILE.part, of live runs without --json FILE in schedlab-bench-NAME-PID.part in the current directory
+(docs/benchmarks.md).")]
 pub struct BenchArgs {
     /// Benchmark
     #[arg(value_enum)]
@@ -92,9 +97,14 @@ pub struct BenchArgs {
     /// Worker threads; results do not depend on it [default: number of CPUs]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Write every sample as JSON, after each run anew; `-` is standard output, at the end
+    /// Write every sample as JSON (docs/schema); while it runs, each run to FILE.part; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
+    /// Run nothing: show what a run that was killed left (its .part), or what another wrote by --json
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["scheduler", "set",
+        "live", "model", "quick", "no_watchdog", "duration", "seed", "jobs", "machine", "cpus", "kernel", "program",
+        "nice", "rounds"])]
+    pub from: Option<PathBuf>,
     /// Machine
     #[command(flatten)]
     pub machine: MachineChoice,

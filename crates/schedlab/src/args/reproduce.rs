@@ -46,7 +46,7 @@ pub struct ReproduceArgs {
     /// Worker threads; results do not depend on it [default: number of CPUs]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Write every sample or run as JSON; `-` is standard output
+    /// Write every sample or run as JSON; while it runs, each run to FILE.part; `-` is standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
 }

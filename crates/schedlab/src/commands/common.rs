@@ -14,6 +14,7 @@ use schedlab_bpf::object::knobs::KnobError;
 use schedlab_control::candidates::{check_nice, parse_setting, requirements};
 use schedlab_control::{parse_candidate, standard_candidates};
 use schedlab_host::capability;
+use schedlab_host::ending_signals;
 use schedlab_host::machine::now_unix_s;
 use schedlab_model::lever::{Candidate, SchedulerChoice, Setting};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
@@ -315,11 +316,14 @@ pub fn setups(paths: &[PathBuf]) -> Result<Vec<SetupFile>, Failure> {
     paths.iter().map(read).collect()
 }
 
-/// Set by Ctrl-C; a second Ctrl-C ends the program at once.
+/// Set by Ctrl-C, SIGTERM, and a terminal that goes away; a second Ctrl-C or SIGTERM ends the program at once.
 pub fn interrupt_flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let again = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag));
+    for signal in ending_signals() {
+        // A terminal that goes may say so twice, by the kernel and by its shell.
+        let is_hangup = signal == signal_hook::consts::SIGHUP;
+        let again = (!is_hangup)
+            .then(|| signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag)));
         let first = signal_hook::flag::register(signal, Arc::clone(&flag));
         // Without a handler the signal ends the program, which loses nothing but the summary.
         drop((again, first));

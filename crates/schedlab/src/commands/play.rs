@@ -192,7 +192,7 @@ impl Player<'_> {
 
     /// Only what tasks are told of themselves.
     fn bare(&self, run: u32) -> Played {
-        let ended = self.play(run).bare()?;
+        let ended = self.play(run).bare(&|_| {})?;
         let mut metrics = RunMetrics::default();
         if !ended.cut {
             metrics.values.insert(Metric::Makespan, ended.wall.0 as f64);
@@ -274,12 +274,15 @@ impl Play<'_> {
         Company::gather(self.workload, self.seed, self.duration).map_err(failure)
     }
 
-    /// Without the recorder.
-    pub fn bare(&self) -> Result<Ended, Failure> {
-        let mut company = self.gather()?;
+    /// Without the recorder. `look` may look at it again and again while it runs.
+    pub fn bare(&self, look: &dyn Fn(&Company)) -> Result<Ended, Failure> {
+        let company = self.gather()?;
         let bar = progress::spinner(self.context.quiet, format!("playing {}", self.what));
         company.begin();
-        company.wait(&|| self.interrupted.load(Ordering::Relaxed));
+        company.wait(&|| {
+            look(&company);
+            self.interrupted.load(Ordering::Relaxed)
+        });
         bar.finish_and_clear();
         company.end().map_err(failure)
     }

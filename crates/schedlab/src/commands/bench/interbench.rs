@@ -8,23 +8,8 @@ use schedlab_model::event::{Event, EventKind, EventSink, PrevState};
 use schedlab_model::recording::TaskInfo;
 use schedlab_model::workload::interbench::{GAMING_BURN, LOADS, TASKS, X_BURSTS, period, x_distance};
 use schedlab_model::{Nanos, TaskId};
-use serde::{Deserialize, Serialize};
+use schedlab_report::bench::FrameCounts;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// The counters of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Deadlines that were met.
-    pub deadlines_met: u64,
-    /// Deadlines that were not.
-    pub deadlines_missed: u64,
-    /// Frames that got their CPU time; of gaming that time, in ns.
-    pub burns_achieved: u64,
-    /// Frames that did not; of gaming the time it waited, in ns.
-    pub burns_missed: u64,
-    /// Whether the task has deadlines.
-    pub has_deadlines: bool,
-}
 
 /// Every task beside every load but itself, unless parameters choose: the last setting of each counts.
 pub fn pairs(parameters: &[String]) -> Vec<(&str, &str)> {
@@ -36,27 +21,11 @@ pub fn pairs(parameters: &[String]) -> Vec<(&str, &str)> {
     pairs.filter(|(task, load)| task != load || (tasks.len(), loads.len()) == (1, 1)).collect()
 }
 
-fn percent(part: u64, other: u64) -> Option<f64> {
-    (part + other > 0).then(|| 100.0 * part as f64 / (part + other) as f64)
-}
-
-impl Counts {
-    /// How much of the CPU that it wanted the task got, in per cent.
-    pub fn desired_cpu_percent(&self) -> Option<f64> {
-        percent(self.burns_achieved, self.burns_missed)
-    }
-
-    /// Deadlines met, in per cent.
-    pub fn deadlines_met_percent(&self) -> Option<f64> {
-        percent(self.deadlines_met, self.deadlines_missed).filter(|_| self.has_deadlines)
-    }
-
-    /// Intervals from a deadline that was not met to the next one to come.
-    fn miss(&mut self, late_by: Nanos, interval: Nanos) -> u64 {
-        let intervals = late_by.0 / interval.0 + 1;
-        self.deadlines_missed += intervals;
-        intervals
-    }
+/// Intervals from a deadline that was not met to the next one to come.
+fn miss(counts: &mut FrameCounts, late_by: Nanos, interval: Nanos) -> u64 {
+    let intervals = late_by.0 / interval.0 + 1;
+    counts.deadlines_missed += intervals;
+    intervals
 }
 
 /// A task of interbench, as its events come.
@@ -71,7 +40,7 @@ pub struct Frames<'a> {
     frames: u64,
     interrupted: &'a AtomicBool,
     /// The counters.
-    pub counts: Counts,
+    pub counts: FrameCounts,
     /// Latency of each frame, in ns; intervals that it cost included.
     pub latencies_ns: Vec<u64>,
 }
@@ -79,7 +48,7 @@ pub struct Frames<'a> {
 impl<'a> Frames<'a> {
     /// Of `audio`, `video`, `x` or `gaming`.
     pub fn of(task: &'a str, interrupted: &'a AtomicBool) -> Frames<'a> {
-        let counts = Counts { has_deadlines: task != "gaming", ..Counts::default() };
+        let counts = FrameCounts { has_deadlines: task != "gaming", ..FrameCounts::default() };
         let (id, due, started) = (None, None, None);
         Frames {
             task,
@@ -113,7 +82,7 @@ impl<'a> Frames<'a> {
         if now <= due + interval {
             return;
         }
-        let intervals = self.counts.miss(now - (due + interval), interval);
+        let intervals = miss(&mut self.counts, now - (due + interval), interval);
         self.counts.burns_missed += intervals;
         let late = (now - due).saturating_sub(self.allowance(self.frames));
         self.latencies_ns.push((late + Nanos(intervals * interval.0)).0);
@@ -135,7 +104,7 @@ impl<'a> Frames<'a> {
         if now <= deadline {
             self.counts.deadlines_met += 1;
         } else {
-            let intervals = self.counts.miss(now - deadline, interval);
+            let intervals = miss(&mut self.counts, now - deadline, interval);
             // Only if more than one is lost: 0.31 counts all of them then.
             self.counts.burns_missed += if intervals > 1 { intervals } else { 0 };
             latency += intervals * interval.0;

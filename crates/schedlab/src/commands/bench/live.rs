@@ -9,7 +9,7 @@ use super::interbench::Frames;
 use super::loads::{self, Loads};
 use super::plan::Plan;
 use super::samples::{Start, Wakes};
-use super::{Context, Row, common};
+use super::{Context, Row, Tell, common};
 use crate::args::bench::{Bench, BenchArgs};
 use crate::commands::live::under;
 use crate::commands::play::{Play, Recorded};
@@ -18,23 +18,26 @@ use crate::inputs::machines;
 use crate::inputs::work::{self, Work};
 use anyhow::anyhow;
 use schedlab_host::guest;
+use schedlab_host::player::Company;
 use schedlab_model::event::EventSink;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::outcome::Obtained;
 use schedlab_model::workload::Workload;
 use schedlab_model::{Nanos, TaskId};
 use schedlab_report::MetricsCollector;
+use schedlab_report::bench::Line;
+use std::cell::RefCell;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Every part under every scheduler, in order; those that were made before `interrupted` was raised.
 pub fn rows(
     args: &BenchArgs,
     context: Context,
     interrupted: &Arc<AtomicBool>,
-    after_each: &(dyn Fn(&[Row]) -> Result<(), Failure> + Sync),
+    tell: Tell<'_>,
 ) -> Result<Vec<Row>, Failure> {
     let plan = Plan::new(args);
     let here = machines::this();
@@ -46,9 +49,10 @@ pub fn rows(
             if interrupted.load(Ordering::Relaxed) {
                 return Ok(rows);
             }
-            let live = Live { args, plan: &plan, context, here: &here, interrupted };
-            rows.push(live.row(scheduler, part, work)?);
-            after_each(&rows)?;
+            let live = Live { args, plan: &plan, scheduler, context, here: &here, interrupted, tell };
+            let row = live.row(part, work)?;
+            tell(Line::Run(row.clone()))?;
+            rows.push(row);
         }
     }
     Ok(rows)
@@ -57,24 +61,30 @@ pub fn rows(
 struct Live<'a> {
     args: &'a BenchArgs,
     plan: &'a Plan,
+    scheduler: &'a str,
     context: Context,
     here: &'a MachineDescription,
     interrupted: &'a Arc<AtomicBool>,
+    tell: Tell<'a>,
 }
 
 impl Live<'_> {
-    fn row(&self, scheduler: &str, part: &str, work: &str) -> Result<Row, Failure> {
+    fn row(&self, part: &str, work: &str) -> Result<Row, Failure> {
         let run = || match self.args.bench {
             Bench::Hackbench if !self.args.model => self.program(part),
             _ => self.part(part, work),
         };
-        let (mut row, ended) = match scheduler {
+        let (mut row, ended) = match self.scheduler {
             "fair" => (run()?, None),
             other => under(other, &self.plan.knobs, self.interrupted, run)?,
         };
-        scheduler.clone_into(&mut row.scheduler);
         row.ended = ended;
         Ok(row)
+    }
+
+    /// One without numbers.
+    fn empty(&self, part: &str) -> Row {
+        super::row(self.scheduler, part, self.obtained())
     }
 
     fn obtained(&self) -> Obtained {
@@ -88,8 +98,7 @@ impl Live<'_> {
         let mut loads = match Loads::start(real)? {
             Ok(loads) => loads,
             Err(why) => {
-                let row = Row::of(part, self.obtained());
-                return Ok(Row { left_out: true, notes: vec![why], ..row });
+                return Ok(Row { left_out: true, notes: vec![why], ..self.empty(part) });
             }
         };
         // Of a parameter that is given twice the last counts.
@@ -117,7 +126,7 @@ impl Live<'_> {
             return self.wakes(part, &play);
         }
         let Recorded { recording, cut, notes } = play.recorded()?;
-        let mut row = Row::of(part, self.obtained());
+        let mut row = self.empty(part);
         row.duration_ns = recording.duration.0;
         row.cut = self.is_cut(cut, &workload);
         row.notes = notes;
@@ -150,13 +159,20 @@ impl Live<'_> {
         ended && (workload.duration.is_none() || self.interrupted.load(Ordering::Relaxed))
     }
 
-    /// The wake-up benchmark by its own threads' clocks.
+    /// The wake-up benchmark by its own threads' clocks. What they have told is passed on while it runs.
     fn wakes(&self, part: &str, play: &Play<'_>) -> Result<Row, Failure> {
-        let mut ended = play.bare()?;
-        let mut row = Row::of(part, self.obtained());
+        let never = AtomicBool::new(false);
+        let so_far =
+            RefCell::new(SoFar { wakes: named(play.workload, &never), known: 0, told_at: Instant::now() });
+        let mut ended = play.bare(&|company| {
+            if let Some(more) = so_far.borrow_mut().more(company, self.empty(part)) {
+                // What cannot be written is said when the run is over.
+                drop((self.tell)(Line::Samples(more)));
+            }
+        })?;
+        let mut row = self.empty(part);
         (row.duration_ns, row.notes) = (ended.wall.0, ended.notes);
         row.cut = self.is_cut(ended.cut, play.workload);
-        let never = AtomicBool::new(false);
         let mut wakes = Wakes::new(&never);
         for (id, task) in ended.tasks.iter().enumerate() {
             wakes.name(TaskId(id as u32), &play.workload.tasks[task.row].name);
@@ -186,7 +202,7 @@ impl Live<'_> {
         let wall = Nanos(began.elapsed().as_nanos() as u64);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let said = text.lines().find_map(|line| line.strip_prefix("Time: ")?.trim().parse::<f64>().ok());
-        let mut row = Row::of(part, self.obtained());
+        let mut row = self.empty(part);
         match said {
             Some(seconds) => row.duration_ns = (seconds * 1e9) as u64,
             None if self.interrupted.load(Ordering::Relaxed) => (row.duration_ns, row.cut) = (wall.0, true),
@@ -197,5 +213,48 @@ impl Live<'_> {
             }
         }
         Ok(row)
+    }
+}
+
+/// How often samples of a run that is under way are passed on.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Samples of a run that is under way.
+struct SoFar<'a> {
+    wakes: Wakes<'a>,
+    /// Jobs whose ends are known.
+    known: usize,
+    told_at: Instant,
+}
+
+/// Tasks by their rows in the workload.
+fn named<'a>(workload: &Workload, never: &'a AtomicBool) -> Wakes<'a> {
+    let mut wakes = Wakes::new(never);
+    for (row, task) in workload.tasks.iter().enumerate() {
+        wakes.name(TaskId(row as u32), &task.name);
+    }
+    wakes
+}
+
+impl SoFar<'_> {
+    /// A row with the samples that came since it was last asked for, if it is time for one.
+    fn more(&mut self, company: &Company, mut row: Row) -> Option<Row> {
+        if self.told_at.elapsed() < TELL_EVERY {
+            return None;
+        }
+        self.told_at = Instant::now();
+        let (jobs, known) = company.jobs_since(self.known);
+        self.known = known;
+        let tasks = company.tasks();
+        for job in &jobs {
+            // Each task tells its own in order, and no broadcast comes before the answer to the one before.
+            if let Some(task) = tasks.get(job.task) {
+                self.wakes.job(TaskId(task.row as u32), job.time, job.released, job.deadline);
+            }
+            row.duration_ns = row.duration_ns.max(job.time.0);
+        }
+        row.samples_ns = std::mem::take(&mut self.wakes.latencies_ns);
+        row.waker_error_ns = std::mem::take(&mut self.wakes.waker_error_ns);
+        (!row.samples_ns.is_empty()).then_some(row)
     }
 }

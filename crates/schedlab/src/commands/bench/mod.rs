@@ -3,7 +3,7 @@
 //! [`programs`] is a benchmark of its own, after the paper of 2021. Of the others, [`plan`] says what is run, [`simulated`] and [`live`] run it
 //! ([`loads`] beside the latter), [`samples`] and [`interbench`] take the samples from its
 //! events, [`tables`] prints them. Not here: the workloads (schedlab-model's `benchmarks` and `interbench`), what a table says
-//! of samples (schedlab-report's `samples`).
+//! of samples (schedlab-report's `samples`), the documents (its `bench`), how samples survive ([`crate::kept`]).
 
 mod interbench;
 mod live;
@@ -20,149 +20,150 @@ pub use plan::is_parameter;
 use super::{Context, common};
 use crate::args::bench::{Bench, BenchArgs};
 use crate::failure::Failure;
+use crate::kept::Kept;
 use crate::output::{print_text, write_file};
-use schedlab_model::memory::Swapped;
+use anyhow::{Context as _, anyhow};
 use schedlab_model::outcome::Obtained;
-use schedlab_report::samples::{Summary, six_sigma, summarise};
-use serde::{Deserialize, Serialize};
+use schedlab_report::bench::{About, BENCH_SCHEMA_VERSION, BenchDocument, Line, Rows};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What one scheduler did in one part of a benchmark.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
-    /// The scheduler.
-    pub scheduler: String,
-    /// Which part: `rt`, `normal`, `TASK/LOAD` of interbench, or the benchmark's name.
-    pub part: String,
-    /// How it was obtained.
-    pub obtained: Obtained,
-    /// Time of the whole, in ns.
-    pub duration_ns: u64,
-    /// Whether it was ended before all was done.
-    pub cut: bool,
-    /// Why the scheduler ended, if it did not last: the fair class took over then.
-    pub ended: Option<String>,
-    /// From wake-up to run, in ns; of interbench the latencies of frames.
-    pub samples_ns: Vec<u64>,
-    /// How late the waker was back from its timer, in ns.
-    pub waker_error_ns: Vec<u64>,
-    /// How much of all CPU time the load had, in per cent, where its tasks were seen: simulated or recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load_cpu_percent: Option<f64>,
-    /// How long a task of the load waited for a CPU at most, in ns; simulated only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub load_wait_max_ns: Option<u64>,
-    /// Switches of tasks, to and from idle too; simulated only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub context_switches: Option<u64>,
-    /// What went to the disk for lack of memory; simulated only, on machines whose memory can run short.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub swapped: Option<Swapped>,
-    /// Whether it was not run, for want of room; a note says which.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub left_out: bool,
-    /// What a reader must know.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
-    /// What interbench counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub frames: Option<interbench::Counts>,
-}
+pub use schedlab_report::bench::SampleRow as Row;
 
-impl Row {
-    /// One without numbers.
-    fn of(part: &str, obtained: Obtained) -> Row {
-        Row {
-            scheduler: String::new(),
-            part: part.to_owned(),
-            obtained,
-            duration_ns: 0,
-            cut: false,
-            ended: None,
-            samples_ns: Vec::new(),
-            waker_error_ns: Vec::new(),
-            load_cpu_percent: None,
-            load_wait_max_ns: None,
-            context_switches: None,
-            swapped: None,
-            left_out: false,
-            notes: Vec::new(),
-            frames: None,
-        }
-    }
-
-    /// What a table says of the samples, raw or without those above six deviations.
-    pub fn summary(&self, filtered: bool) -> Option<Summary> {
-        if filtered { summarise(&six_sigma(&self.samples_ns)) } else { summarise(&self.samples_ns) }
+/// One without numbers.
+fn row(scheduler: &str, part: &str, obtained: Obtained) -> Row {
+    Row {
+        scheduler: scheduler.to_owned(),
+        part: part.to_owned(),
+        obtained: obtained.into(),
+        ..Row::default()
     }
 }
 
-/// All rows as they are written.
-#[derive(Serialize)]
-struct File<'a> {
-    bench: &'a str,
-    command: Vec<String>,
-    seed: u64,
-    machine: &'a str,
-    rows: &'a [Row],
-}
+/// Gets each row as soon as its run is over, and of some what is there while they run.
+pub type Tell<'a> = &'a (dyn Fn(Line) -> Result<(), Failure> + Sync);
 
-/// Every part under every scheduler, in order; those that were made before `interrupted` was raised. `after_each` gets all
-/// that there are so far.
+/// Every part under every scheduler, in order; those that were made before `interrupted` was raised.
 pub fn rows(
     args: &BenchArgs,
     context: Context,
     interrupted: &Arc<AtomicBool>,
-    after_each: &(dyn Fn(&[Row]) -> Result<(), Failure> + Sync),
+    tell: Tell<'_>,
 ) -> Result<Vec<Row>, Failure> {
     let rows = if args.live { live::rows } else { simulated::rows };
-    rows(args, context, interrupted, after_each)
+    rows(args, context, interrupted, tell)
 }
 
-/// Runs it.
+/// Runs it, or shows what another run left.
 pub fn run(args: &BenchArgs, context: Context) -> Result<(), Failure> {
-    if args.bench == Bench::Programs {
-        return programs::run(args, context);
+    if let Some(file) = &args.from {
+        return output(args, &kept_by_another(args, file)?);
     }
     let interrupted = common::interrupt_flag();
-    let machine = crate::inputs::machines::resolve(&args.machine, None)?.name;
-    let write = |path: &Path, rows: &[Row]| {
-        let (bench, command) = (args.bench.name(), std::env::args().collect());
-        let file = File { bench, command, seed: args.seed, machine: &machine, rows };
-        let text = serde_json::to_string(&file).map_err(Failure::input)?;
-        write_file(path, (text + "\n").as_bytes())
+    let mut about = About {
+        schema_version: BENCH_SCHEMA_VERSION,
+        bench: args.bench.name().to_owned(),
+        command: std::env::args().collect(),
+        seed: args.seed,
+        machine: crate::inputs::machines::resolve(&args.machine, None)?.name,
+        rounds: None,
+        quick: args.quick,
     };
-    let to_standard_output = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    let after_each = |rows: &[Row]| match args.json.as_deref().filter(|_| !to_standard_output) {
-        Some(path) => write(path, rows),
-        None => Ok(()),
+    let plan = (args.bench == Bench::Programs).then(|| programs::Plan::new(args)).transpose()?;
+    about.rounds = plan.as_ref().map(programs::Plan::rounds);
+    let kept = keep(args, &about)?;
+    let tell = |line: Line| match line {
+        Line::Samples(_) => kept.add_part(&line),
+        _ => kept.add(&line),
     };
-    let rows = rows(args, context, &interrupted, &after_each)?;
-    if to_standard_output {
-        write(Path::new("-"), &rows)?;
-    } else {
-        print_text(&match args.bench {
-            Bench::Wakeup => tables::wakeup(&rows),
-            Bench::Hackbench => tables::hackbench(&rows),
-            Bench::Interbench => tables::interbench(&rows, is_real_time(&args.set)),
-            Bench::Programs => unreachable!("it has tables of its own"),
-        })?;
-        print_text(&tables::notes(&rows))?;
+    let rows = match &plan {
+        Some(plan) => Rows::Programs(programs::rows(args, plan, context, &interrupted, &tell)?),
+        None => Rows::Samples(rows(args, context, &interrupted, &tell)?),
+    };
+    let document = BenchDocument { about, rows };
+    let shown = output(args, &document);
+    let was_interrupted = interrupted.load(Ordering::Relaxed);
+    if shown.is_ok() && (args.json.is_some() || !was_interrupted) {
+        kept.done();
     }
-    if interrupted.load(Ordering::Relaxed) {
+    if was_interrupted {
         return Err(Failure::Interrupted);
     }
-    match rows.iter().find_map(|row| row.ended.as_ref().map(|why| (&row.scheduler, why))) {
-        Some((scheduler, why)) => Err(Failure::AnswerIsNo(format!(
-            "{scheduler} ended early: {why}; the fair class took over. --no-watchdog lets tasks wait for longer"
+    shown?;
+    ended_early(args.bench, &document.rows)
+}
+
+/// Where lines go while it runs: beside the document, or for runs that cannot be made again as they were into the current
+/// directory. A simulated run is made anew by its command.
+fn keep(args: &BenchArgs, about: &About) -> Result<Kept, Failure> {
+    let kept = Kept::beside(args.json.as_deref(), about)?;
+    if kept.is_somewhere() || !args.live {
+        return Ok(kept);
+    }
+    let name = format!("schedlab-bench-{}-{}.part", args.bench.name(), std::process::id());
+    Kept::at(name.into(), about).or_else(|failure| {
+        let text =
+            format!("schedlab: if this is killed nothing is kept ({failure}): --json FILE writes elsewhere");
+        drop(writeln!(std::io::stderr(), "{text}"));
+        Ok(Kept::nowhere())
+    })
+}
+
+/// What is there of a run that was killed, or the document of one that was not.
+fn kept_by_another(args: &BenchArgs, file: &Path) -> Result<BenchDocument, Failure> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let document = BenchDocument::read(&text).with_context(|| name.to_string())?;
+    match document.about.bench.as_str() {
+        bench if bench == args.bench.name() => Ok(document),
+        other => Err(Failure::BadInput(anyhow!(
+            "{name} is of another benchmark: `schedlab bench {other} --from {name}` shows it"
+        ))),
+    }
+}
+
+/// Writes the document where it is asked for, and prints tables unless that is standard output.
+fn output(args: &BenchArgs, document: &BenchDocument) -> Result<(), Failure> {
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string(document).map_err(Failure::input)?;
+        write_file(path, (text + "\n").as_bytes())?;
+    }
+    if args.json.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+        return Ok(());
+    }
+    let about = &document.about;
+    print_text(&match (&document.rows, args.bench) {
+        (Rows::Programs(rows), _) => programs::tables(rows, about),
+        (Rows::Samples(rows), Bench::Wakeup) => tables::wakeup(rows) + &tables::notes(rows),
+        (Rows::Samples(rows), Bench::Interbench) => {
+            tables::interbench(rows, is_real_time(&about.command)) + &tables::notes(rows)
+        }
+        (Rows::Samples(rows), _) => tables::hackbench(rows) + &tables::notes(rows),
+    })
+}
+
+/// The answer if a scheduler did not last.
+fn ended_early(bench: Bench, rows: &Rows) -> Result<(), Failure> {
+    let of = |scheduler: &str, why: &Option<String>| {
+        why.as_ref().map(|why| format!("{scheduler} ended early: {why}"))
+    };
+    let ended = match rows {
+        Rows::Programs(rows) => rows.iter().find_map(|row| of(&row.scheduler, &row.ended)),
+        Rows::Samples(rows) => rows.iter().find_map(|row| of(&row.scheduler, &row.ended)),
+    };
+    match ended {
+        Some(text) if bench == Bench::Programs => Err(Failure::AnswerIsNo(text)),
+        Some(text) => Err(Failure::AnswerIsNo(format!(
+            "{text}; the fair class took over. --no-watchdog lets tasks wait for longer"
         ))),
         None => Ok(()),
     }
 }
 
-/// Whether the measured task of interbench is real-time: the last setting counts.
-fn is_real_time(set: &[String]) -> bool {
-    set.iter().rev().find_map(|set| set.strip_prefix("rt=")).is_some_and(|value| value == "1")
+/// Whether the measured task of interbench is real-time, by the command that ran it: the last setting counts.
+fn is_real_time(command: &[String]) -> bool {
+    let sets = command.iter().map(|word| word.strip_prefix("--set=").unwrap_or(word));
+    sets.rev().find_map(|set| set.strip_prefix("rt=")).is_some_and(|value| value == "1")
 }

@@ -3,24 +3,24 @@
 use super::interbench::Frames;
 use super::plan::Plan;
 use super::samples::{Start, Wakes};
-use super::{Context, Row, common};
+use super::{Context, Row, Tell, common};
 use crate::args::bench::{Bench, BenchArgs};
 use crate::failure::Failure;
 use crate::progress;
 use crate::simulator::{SimulatedMachine, explain};
 use schedlab_model::lever::Candidate;
 use schedlab_model::outcome::RunRequest;
+use schedlab_report::bench::Line;
 use schedlab_sim::{SimulationResult, TaskAccount};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Every part under every scheduler, in order; those that were made before `interrupted` was raised. `after_each` gets all
-/// that there are so far.
+/// Every part under every scheduler, in order; those that were made before `interrupted` was raised.
 pub fn rows(
     args: &BenchArgs,
     context: Context,
     interrupted: &Arc<AtomicBool>,
-    after_each: &(dyn Fn(&[Row]) -> Result<(), Failure> + Sync),
+    tell: Tell<'_>,
 ) -> Result<Vec<Row>, Failure> {
     let plan = Plan::new(args);
     let parts = &plan.parts;
@@ -34,15 +34,8 @@ pub fn rows(
     let runs: Vec<(usize, &Candidate)> =
         (0..parts.len()).flat_map(|part| candidates.iter().map(move |candidate| (part, candidate))).collect();
     let bar = progress::bar(context.quiet, runs.len() as u64, args.bench.name());
-    let work = Work {
-        machine: &machine,
-        parts,
-        runs: &runs,
-        bench: args.bench,
-        seed: args.seed,
-        interrupted,
-        after_each,
-    };
+    let work =
+        Work { machine: &machine, parts, runs: &runs, bench: args.bench, seed: args.seed, interrupted, tell };
     let made = work.all(machine.jobs(), || bar.inc(1));
     bar.finish_and_clear();
     made
@@ -55,7 +48,7 @@ struct Work<'a> {
     bench: Bench,
     seed: u64,
     interrupted: &'a AtomicBool,
-    after_each: &'a (dyn Fn(&[Row]) -> Result<(), Failure> + Sync),
+    tell: Tell<'a>,
 }
 
 /// Rows by the number of their run, and the first failure.
@@ -66,10 +59,9 @@ struct Made {
 }
 
 impl Made {
-    fn in_order(&self) -> Vec<Row> {
-        let mut rows = self.rows.clone();
-        rows.sort_by_key(|(run, _)| *run);
-        rows.into_iter().map(|(_, row)| row).collect()
+    fn in_order(&mut self) -> Vec<Row> {
+        self.rows.sort_by_key(|(run, _)| *run);
+        std::mem::take(&mut self.rows).into_iter().map(|(_, row)| row).collect()
     }
 }
 
@@ -83,8 +75,9 @@ impl Work<'_> {
                 let row = self.row(*part, candidate);
                 let mut made = made.lock().expect("no worker panics while it stores");
                 let kept = row.and_then(|row| {
+                    (self.tell)(Line::Run(row.clone()))?;
                     made.rows.push((run, row));
-                    (self.after_each)(&made.in_order())
+                    Ok(())
                 });
                 if let Err(failure) = kept {
                     made.failure.get_or_insert(failure);
@@ -99,7 +92,7 @@ impl Work<'_> {
             }
             work();
         });
-        let made = made.into_inner().expect("all workers are done");
+        let mut made = made.into_inner().expect("all workers are done");
         let rows = made.in_order();
         made.failure.map_or(Ok(rows), Err)
     }
@@ -116,15 +109,14 @@ impl Work<'_> {
         };
         let (outcome, result) = made.map_err(explain)?;
         let load = load(&result);
-        let mut row = Row::of(part, outcome.obtained);
-        candidate.name.clone_into(&mut row.scheduler);
+        let mut row = super::row(&candidate.name, part, outcome.obtained);
         row.duration_ns = start.time_since(result.report.simulated.0);
         // interbench lasts as long as it is told to, which is no cut.
         row.cut = outcome.cut && (frames.is_none() || self.interrupted.load(Ordering::Relaxed));
         row.ended = outcome.scheduler_exit.map(|exit| format!("{}: {}", exit.reason, exit.message));
         (row.load_cpu_percent, row.load_wait_max_ns) = (Some(load.0), Some(load.1));
         row.context_switches = Some(result.report.context_switches);
-        row.swapped = result.swapped;
+        row.swapped = result.swapped.map(Into::into);
         row.frames = frames.as_ref().map(|frames| frames.counts);
         row.samples_ns = frames.map_or(wakes.latencies_ns, |frames| frames.latencies_ns);
         row.waker_error_ns = wakes.waker_error_ns;

@@ -9,6 +9,24 @@ use super::Context;
 use crate::args::reproduce::{Paper, ReproduceArgs};
 use crate::failure::Failure;
 use anyhow::anyhow;
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// What is run: the first line of what is there of it so far.
+#[derive(Serialize)]
+struct About {
+    paper: String,
+    command: Vec<String>,
+    seed: u64,
+    quick: bool,
+}
+
+impl About {
+    fn of(args: &ReproduceArgs) -> About {
+        let paper = args.paper.to_possible_value().expect("none is hidden").get_name().to_owned();
+        About { paper, command: std::env::args().collect(), seed: args.seed, quick: args.quick }
+    }
+}
 
 /// Runs the paper's experiments.
 pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 //!
 //! Rounds go through all cases in turn, so that what changes on the machine meanwhile meets all of them.
 
-use super::{Case, Plan, Row, threads};
+use super::{Case, Plan, Row, Tell, threads};
 use crate::args::bench::BenchArgs;
 use crate::args::program::Which;
 use crate::commands::live::under;
@@ -15,6 +15,7 @@ use anyhow::{Context as _, anyhow};
 use schedlab_host::guest;
 use schedlab_host::record::kill_group;
 use schedlab_model::outcome::Obtained;
+use schedlab_report::bench::Line;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -32,6 +33,7 @@ pub(super) fn rows(
     plan: &Plan,
     context: Context,
     interrupted: &Arc<AtomicBool>,
+    tell: Tell<'_>,
 ) -> Result<Vec<Row>, Failure> {
     // What is not known is said before anything runs.
     common::candidates(&args.scheduler, &args.set, machines::this().kernel)?;
@@ -49,6 +51,7 @@ pub(super) fn rows(
                         break;
                     }
                     let Some(made) = measured(&program, plan, *case, interrupted)? else { break };
+                    tell(Line::Program(super::round(row, made.seconds, made.mflops)))?;
                     row.seconds.push(made.seconds);
                     row.mflops.extend(made.mflops);
                     bar.inc(1);

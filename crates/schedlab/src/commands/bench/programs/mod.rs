@@ -8,17 +8,20 @@ mod simulated;
 
 use super::super::Context;
 use super::super::common;
+use super::Tell;
 use crate::args::bench::BenchArgs;
 use crate::args::program::Which;
 use crate::commands::program::has_sysbench;
 use crate::failure::Failure;
-use crate::output::{print_text, write_file};
 use anyhow::anyhow;
 use schedlab_model::outcome::Obtained;
+use schedlab_report::bench::About;
 use schedlab_report::compare::stats;
 use schedlab_report::text::Table;
-use serde::Serialize;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub(super) use schedlab_report::bench::ProgramRow as Row;
 
 /// One program at one nice value, alone or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,28 +31,8 @@ struct Case {
     together: bool,
 }
 
-/// What it came to, in each round.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    scheduler: String,
-    program: &'static str,
-    threads: u32,
-    nice: i8,
-    /// Whether the others ran beside it.
-    together: bool,
-    obtained: Obtained,
-    /// Time until it was done, in s.
-    seconds: Vec<f64>,
-    /// Of those programs that count them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    mflops: Vec<f64>,
-    /// Why the scheduler ended before the program did, if so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<String>,
-}
-
 /// What is run, in which order and how often.
-struct Plan {
+pub(super) struct Plan {
     programs: Vec<Which>,
     cases: Vec<Case>,
     rounds: u32,
@@ -57,7 +40,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &BenchArgs) -> Result<Plan, Failure> {
+    /// Of the command line.
+    pub(super) fn new(args: &BenchArgs) -> Result<Plan, Failure> {
         let choice = &args.programs;
         let there = |which: &Which| match which {
             Which::SysbenchCpu | Which::SysbenchThreads if args.live => has_sysbench(),
@@ -98,6 +82,11 @@ impl Plan {
         Ok(Plan { cases, rounds, quick: args.quick, programs })
     }
 
+    /// How often each case is run.
+    pub(super) fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
     /// The programs beside one.
     fn others(&self, which: Which) -> impl Iterator<Item = Which> {
         self.programs.iter().copied().filter(move |other| *other != which)
@@ -107,14 +96,12 @@ impl Plan {
     fn rows(&self, scheduler: &str, obtained: Obtained) -> Vec<Row> {
         let row = |case: &Case| Row {
             scheduler: scheduler.to_owned(),
-            program: case.which.name(),
+            program: case.which.name().to_owned(),
             threads: threads(case.which),
             nice: case.nice,
             together: case.together,
-            obtained,
-            seconds: Vec::new(),
-            mflops: Vec::new(),
-            ended: None,
+            obtained: obtained.into(),
+            ..Row::default()
         };
         self.cases.iter().map(row).collect()
     }
@@ -128,26 +115,27 @@ fn threads(which: Which) -> u32 {
     }
 }
 
-/// Runs it.
-pub fn run(args: &BenchArgs, context: Context) -> Result<(), Failure> {
-    let plan = Plan::new(args)?;
-    let interrupted = common::interrupt_flag();
+/// Rows of every scheduler; those numbers that were made before `interrupted` was raised.
+pub(super) fn rows(
+    args: &BenchArgs,
+    plan: &Plan,
+    context: Context,
+    interrupted: &Arc<AtomicBool>,
+    tell: Tell<'_>,
+) -> Result<Vec<Row>, Failure> {
     let rows = if args.live { live::rows } else { simulated::rows };
-    let rows = rows(args, &plan, context, &interrupted)?;
-    if let Some(path) = &args.json {
-        let value = serde_json::json!({"bench": "programs", "rounds": plan.rounds, "rows": rows});
-        write_file(path, format!("{value:#}\n").as_bytes())?;
-    }
-    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
-        print_text(&(table(&rows, plan.rounds) + &too_little(&rows, &plan)))?;
-    }
-    if interrupted.load(Ordering::Relaxed) {
-        return Err(Failure::Interrupted);
-    }
-    match rows.iter().find_map(|row| row.ended.as_ref().map(|why| (&row.scheduler, why))) {
-        Some((scheduler, why)) => Err(Failure::AnswerIsNo(format!("{scheduler} ended early: {why}"))),
-        None => Ok(()),
-    }
+    rows(args, plan, context, interrupted, tell)
+}
+
+/// The row of a case with the one round that is over.
+fn round(row: &Row, seconds: f64, mflops: Option<f64>) -> Row {
+    Row { seconds: vec![seconds], mflops: mflops.into_iter().collect(), ended: None, ..row.clone() }
+}
+
+/// All that is printed.
+pub(super) fn tables(rows: &[Row], about: &About) -> String {
+    let rounds = about.rounds.unwrap_or_default();
+    table(rows, rounds) + &too_little(rows, rounds, about.quick)
 }
 
 /// Each row of a program alone with that of the same beside others.
@@ -155,7 +143,7 @@ fn pairs(rows: &[Row]) -> impl Iterator<Item = (&Row, Option<&Row>)> {
     rows.iter().filter(|row| !row.together).map(|alone| {
         let same = |row: &&Row| {
             row.together
-                && (&row.scheduler, row.program, row.nice) == (&alone.scheduler, alone.program, alone.nice)
+                && (&row.scheduler, &row.program, row.nice) == (&alone.scheduler, &alone.program, alone.nice)
         };
         (alone, rows.iter().find(same))
     })
@@ -181,7 +169,7 @@ fn table(rows: &[Row], rounds: u32) -> String {
         };
         table.row(vec![
             alone.scheduler.clone(),
-            alone.program.to_owned(),
+            alone.program.clone(),
             alone.nice.to_string(),
             of(Some(alone), |row| &row.seconds),
             of(beside, |row| &row.seconds),
@@ -234,14 +222,13 @@ fn slowdown(alone: &Row, beside: &Row) -> Option<Slowdown> {
 const FACTOR_MAX: f64 = 2.0;
 
 /// What it would take to know slowdowns that are hardly known: intervals narrow with the square root of rounds.
-fn too_little(rows: &[Row], plan: &Plan) -> String {
+fn too_little(rows: &[Row], rounds: u32, quick: bool) -> String {
     let found: Vec<Slowdown> = pairs(rows).filter_map(|(alone, beside)| slowdown(alone, beside?)).collect();
     let wide: Vec<f64> =
         found.iter().map(|of| of.high / of.low).filter(|factor| *factor > FACTOR_MAX).collect();
     let Some(widest) = wide.iter().copied().reduce(f64::max) else { return String::new() };
-    let rounds = f64::from(plan.rounds) * (widest.ln() / FACTOR_MAX.ln()).powi(2);
-    let or =
-        if plan.quick { "; without --quick, programs run for ten times as long and fewer do" } else { "" };
+    let rounds = f64::from(rounds) * (widest.ln() / FACTOR_MAX.ln()).powi(2);
+    let or = if quick { "; without --quick, programs run for ten times as long and fewer do" } else { "" };
     format!(
         "{} of {} slowdowns are known only to within a factor of more than {FACTOR_MAX}: the widest takes about --rounds \
          {:.0}{or}\n",
@@ -258,14 +245,13 @@ mod tests {
     fn row(together: bool, seconds: &[f64], mflops: &[f64]) -> Row {
         Row {
             scheduler: "fair".into(),
-            program: "fft",
+            program: "fft".into(),
             threads: 1,
             nice: 5,
             together,
-            obtained: Obtained::Predicted,
             seconds: seconds.to_vec(),
             mflops: mflops.to_vec(),
-            ended: None,
+            ..Row::default()
         }
     }
 
@@ -288,13 +274,12 @@ mod tests {
     fn what_is_hardly_known_says_how_many_rounds_it_takes() {
         let [alone, wide, narrow] =
             [[1.0; 3], [2.0, 4.0, 8.0], [2.0, 2.1, 2.2]].map(|seconds| seconds.to_vec());
-        let plan = |quick| Plan { programs: Vec::new(), cases: Vec::new(), rounds: 3, quick };
         let row = |together, seconds: &[f64]| row(together, seconds, &[]);
-        let text = too_little(&[row(false, &alone), row(true, &wide)], &plan(false));
+        let text = too_little(&[row(false, &alone), row(true, &wide)], 3, false);
         let rounds = text.trim_end().rsplit(' ').next().and_then(|rounds| rounds.parse::<f64>().ok());
         assert!(rounds.is_some_and(|rounds| (50.0..110.0).contains(&rounds)), "{text}");
         assert!(text.starts_with("1 of 1 slowdowns"), "{text}");
-        assert!(too_little(&[row(false, &alone), row(true, &wide)], &plan(true)).contains("without --quick"));
-        assert_eq!(too_little(&[row(false, &alone), row(true, &narrow)], &plan(true)), "");
+        assert!(too_little(&[row(false, &alone), row(true, &wide)], 3, true).contains("without --quick"));
+        assert_eq!(too_little(&[row(false, &alone), row(true, &narrow)], 3, true), "");
     }
 }

@@ -1,6 +1,6 @@
 //! The models of the programs in the simulated kernel: all rounds are runs with seeds of their own, on worker threads.
 
-use super::{Case, Plan, Row};
+use super::{Case, Plan, Row, Tell};
 use crate::args::bench::BenchArgs;
 use crate::args::program::Which;
 use crate::commands::{Context, common};
@@ -8,9 +8,10 @@ use crate::failure::Failure;
 use crate::progress;
 use crate::simulator::{SimulatedMachine, explain};
 use schedlab_model::metric::Metric;
-use schedlab_model::outcome::{Machine, Obtained, RunRequest};
-use std::sync::Arc;
+use schedlab_model::outcome::{MachineError, Obtained, RunOutcome, RunRequest};
+use schedlab_report::bench::Line;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 /// Rows of every scheduler.
 pub(super) fn rows(
@@ -18,6 +19,7 @@ pub(super) fn rows(
     plan: &Plan,
     context: Context,
     interrupted: &Arc<AtomicBool>,
+    tell: Tell<'_>,
 ) -> Result<Vec<Row>, Failure> {
     let works: Vec<String> = plan.cases.iter().map(|case| work(plan, *case)).collect();
     let prepared = common::prepare(&works, &args.machine, false, 1)?;
@@ -38,20 +40,39 @@ pub(super) fn rows(
         let runs = (0..works.len()).flat_map(|work| (0..plan.rounds).map(move |round| (work, round)));
         let requests: Vec<RunRequest<'_>> = runs.map(request).collect();
         let mut rows = plan.rows(&candidate.name, Obtained::Predicted);
-        for (request, outcome) in requests.iter().zip(machine.run_all(&requests)) {
-            let outcome = outcome.map_err(explain)?;
+        let failure = Mutex::new(None);
+        let over = |index: usize, outcome: &Result<RunOutcome, MachineError>| {
+            let Some(seconds) = outcome.as_ref().ok().and_then(seconds) else { return };
+            if let Err(problem) =
+                tell(Line::Program(super::round(&rows[requests[index].work], seconds, None)))
+            {
+                failure.lock().expect("nobody panics while it stores").get_or_insert(problem);
+            }
+        };
+        let outcomes = machine.run_each(&requests, &over);
+        if let Some(failure) = failure.into_inner().expect("all workers are done") {
+            return Err(failure);
+        }
+        for (request, outcome) in requests.iter().zip(outcomes) {
+            let outcome = match outcome {
+                Err(MachineError::Interrupted) => continue,
+                outcome => outcome.map_err(explain)?,
+            };
             let row = &mut rows[request.work];
+            row.seconds.extend(seconds(&outcome));
             if let Some(exit) = outcome.scheduler_exit {
                 row.ended = Some(format!("{}: {}", exit.reason, exit.message));
             }
-            // A run that was cut did not get to its end.
-            row.seconds
-                .extend(outcome.metrics.get(Metric::Makespan).filter(|_| !outcome.cut).map(|ns| ns / 1e9));
         }
         all.extend(rows);
     }
     spinner.finish_and_clear();
     Ok(all)
+}
+
+/// How long a run took; one that was cut did not get to its end.
+fn seconds(outcome: &RunOutcome) -> Option<f64> {
+    outcome.metrics.get(Metric::Makespan).filter(|_| !outcome.cut).map(|ns| ns / 1e9)
 }
 
 /// The workload of a case.

@@ -1,7 +1,7 @@
 //! The slides' board, simulated.
 
 use super::printed::PLUGSCHED;
-use super::{Ours, Place, Run, code, of_reader, plain};
+use super::{Ours, Place, Run, Tell, code, of_reader, plain};
 use crate::args::MachineChoice;
 use crate::args::bench::{Bench, BenchArgs};
 use crate::args::program::ProgramsChoice;
@@ -38,74 +38,99 @@ const RUNS_QUICK: u64 = 1;
 /// was announced, with the limit of the patch before, and without two points that only that patch had: a reading, made with
 /// what comes of it known.
 const KNOBS: [&str; 2] = ["jiffy_clock=1", "initial_bonus=0"];
-const KNOBS_INGO_LL: [&str; 2] = ["wake_point=0", "slice_point=0"];
+pub const KNOBS_INGO_LL: [&str; 2] = ["wake_point=0", "slice_point=0"];
 
 /// Runs everything there.
 pub fn simulate(
     args: &ReproduceArgs,
     context: Context,
     interrupted: &Arc<AtomicBool>,
+    tell: Tell<'_>,
 ) -> Result<Ours, Failure> {
-    let rows = |bench, schedulers: &[&str], sets: &[&str], seed| {
-        rows(args, bench, (schedulers, sets), seed, context, interrupted)
-    };
-    let of_all = [&KNOBS[..], &KNOBS_INGO_LL].concat();
-    let all = |bench, sets: &[&str], seed| {
-        rows(bench, &PLUGSCHED.map(|paper| paper.name), &[sets, &of_all].concat(), seed)
-    };
-    let [load, of_wakeup]: [&[&str]; 2] =
-        if args.quick { [&["groups=3"], &["groups=1", "samples=100"]] } else { [&["groups=30"], &[]] };
+    let board = Board { args, context, interrupted, tell };
+    let runs = if args.quick { RUNS_QUICK } else { RUNS };
     let length: &[&str] = if args.quick { &["length=3s"] } else { &["length=30s"] };
     let interbench = [&INTERBENCH[..], length].concat();
-    let wakeup =
-        |own: &[&str], seed| all(Bench::Wakeup, &[&HACKBENCH[..], &WAKEUP, of_wakeup, own].concat(), seed);
-    let unrated =
-        [&HACKBENCH[..], &WAKEUP, of_wakeup, &KNOBS, &["child_penalty=0", "run_by_bonus=0"]].concat();
-    let run = |seed| -> Result<Run, Failure> {
-        let hackbench = all(Bench::Hackbench, &[&HACKBENCH[..], load].concat(), seed)?;
-        let wakeup_unrated = rows(Bench::Wakeup, &["ingosched"], &unrated, seed)?;
-        Ok(Run { seed, hackbench, wakeup: wakeup(&[], seed)?, wakeup_unrated })
-    };
-    let runs = if args.quick { RUNS_QUICK } else { RUNS };
+    let interbench_rt = [&interbench[..], &["rt=1"]].concat();
     Ok(Ours {
         place: Place::Board,
-        first: run(args.seed)?,
-        interbench: all(Bench::Interbench, &interbench, args.seed)?,
-        interbench_rt: all(Bench::Interbench, &[&interbench[..], &["rt=1"]].concat(), args.seed)?,
-        wakeup_unfitted: wakeup(&["cold=0ms"], args.seed)?,
+        first: board.run(args.seed)?,
+        interbench: board.all("interbench", Bench::Interbench, &interbench, args.seed)?,
+        interbench_rt: board.all("interbench_rt", Bench::Interbench, &interbench_rt, args.seed)?,
+        wakeup_unfitted: board.all(
+            "wakeup_unfitted",
+            Bench::Wakeup,
+            &board.wakeup(&["cold=0ms"]),
+            args.seed,
+        )?,
         code: Some(code::measure()?),
         again: (1..runs)
             .take_while(|_| !interrupted.load(Ordering::Relaxed))
-            .map(|more| run(args.seed.wrapping_add(more)))
+            .map(|more| board.run(args.seed.wrapping_add(more)))
             .collect::<Result<_, _>>()?,
     })
 }
 
-fn rows(
-    args: &ReproduceArgs,
-    bench: Bench,
-    (schedulers, sets): (&[&str], &[&str]),
-    seed: u64,
+struct Board<'a> {
+    args: &'a ReproduceArgs,
     context: Context,
-    interrupted: &Arc<AtomicBool>,
-) -> Result<Vec<Row>, Failure> {
-    let of_reader = of_reader(args, bench);
-    let machine = MachineChoice { machine: Some("paper-plugsched".to_owned()), cpus: None, kernel: None };
-    let args = BenchArgs {
-        bench,
-        scheduler: schedulers.iter().map(|name| (*name).to_owned()).collect(),
-        set: sets.iter().map(|set| (*set).to_owned()).chain(of_reader).collect(),
-        live: false,
-        model: false,
-        quick: false,
-        // 2.6.17 had none, and two of the four let tasks wait for longer than it allows.
-        no_watchdog: true,
-        duration: None,
-        seed,
-        jobs: args.jobs,
-        json: None,
-        machine,
-        programs: ProgramsChoice::default(),
-    };
-    Ok(plain(bench::rows(&args, context, interrupted, &|_| Ok(()))?))
+    interrupted: &'a Arc<AtomicBool>,
+    tell: Tell<'a>,
+}
+
+impl Board<'_> {
+    /// What is run with each seed.
+    fn run(&self, seed: u64) -> Result<Run, Failure> {
+        let load = if self.args.quick { "groups=3" } else { "groups=30" };
+        let hackbench = [&HACKBENCH[..], &[load]].concat();
+        let unrated = [&self.wakeup(&["child_penalty=0", "run_by_bonus=0"])[..], &KNOBS].concat();
+        Ok(Run {
+            seed,
+            hackbench: self.all("hackbench", Bench::Hackbench, &hackbench, seed)?,
+            wakeup_unrated: self.rows("wakeup_unrated", Bench::Wakeup, &["ingosched"], &unrated, seed)?,
+            wakeup: self.all("wakeup", Bench::Wakeup, &self.wakeup(&[]), seed)?,
+        })
+    }
+
+    /// Settings of the wake-ups with some of their own.
+    fn wakeup(&self, own: &[&'static str]) -> Vec<&'static str> {
+        let quick: &[&str] = if self.args.quick { &["groups=1", "samples=100"] } else { &[] };
+        [&HACKBENCH[..], &WAKEUP, quick, own].concat()
+    }
+
+    /// Under all four.
+    fn all(&self, of: &str, bench: Bench, sets: &[&str], seed: u64) -> Result<Vec<Row>, Failure> {
+        let sets = [sets, &KNOBS, &KNOBS_INGO_LL].concat();
+        self.rows(of, bench, &PLUGSCHED.map(|paper| paper.name), &sets, seed)
+    }
+
+    fn rows(
+        &self,
+        of: &str,
+        bench: Bench,
+        schedulers: &[&str],
+        sets: &[&str],
+        seed: u64,
+    ) -> Result<Vec<Row>, Failure> {
+        let of_reader = of_reader(self.args, bench);
+        let args = BenchArgs {
+            bench,
+            scheduler: schedulers.iter().map(|name| (*name).to_owned()).collect(),
+            set: sets.iter().map(|set| (*set).to_owned()).chain(of_reader).collect(),
+            live: false,
+            model: false,
+            quick: false,
+            // 2.6.17 had none, and two of the four let tasks wait for longer than it allows.
+            no_watchdog: true,
+            duration: None,
+            seed,
+            jobs: self.args.jobs,
+            json: None,
+            from: None,
+            machine: MachineChoice { machine: Some("paper-plugsched".to_owned()), cpus: None, kernel: None },
+            programs: ProgramsChoice::default(),
+        };
+        let tell = |line| (self.tell)(of, seed, line);
+        Ok(plain(bench::rows(&args, self.context, self.interrupted, &tell)?))
+    }
 }

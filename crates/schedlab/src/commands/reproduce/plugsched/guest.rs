@@ -3,8 +3,9 @@
 //! So the host does not matter, only the kernel's own code and the objects'. Each part has a machine of its own, and some run
 //! at a time. Times are not the board's, ratios can be compared.
 
+use super::board::KNOBS_INGO_LL;
 use super::printed::PLUGSCHED;
-use super::{Ours, Place, Run, of_reader, plain};
+use super::{Ours, Place, Run, Tell, of_reader, plain};
 use crate::args::bench::Bench;
 use crate::args::reproduce::ReproduceArgs;
 use crate::commands::bench::Row;
@@ -14,7 +15,7 @@ use crate::progress;
 use anyhow::{Context as _, anyhow};
 use schedlab_host::vm::initramfs::find_program;
 use schedlab_host::vm::{Acceleration, Error, Kernel, KernelChoice, KernelName, Machine, Topology};
-use serde::Deserialize;
+use schedlab_report::bench::{BenchDocument, Line, Rows};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,9 +28,6 @@ const WAKEUP: [&str; 5] = ["groups=10", "loops=100", "period=8ms", "run=12us", "
 
 /// What the slides show an excerpt of, for 10 s.
 const INTERBENCH: [&str; 3] = ["task=video", "load=x", "length=10s"];
-
-/// What the page makes of ingo_ll's announcement, see [`super::board`].
-const KNOBS_INGO_LL: [&str; 2] = ["wake_point=0", "slice_point=0"];
 
 /// hackbench 30 has 1,200 processes.
 const MEMORY_MIB: u32 = 2048;
@@ -55,10 +53,17 @@ enum Kind {
     RealTime,
 }
 
-/// A benchmark's file, as far as it is read.
-#[derive(Deserialize)]
-struct File {
-    rows: Vec<Row>,
+impl Kind {
+    /// Name of the list in the document.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Hackbench => "hackbench",
+            Kind::Wakeup => "wakeup",
+            Kind::Unrated => "wakeup_unrated",
+            Kind::Interbench => "interbench",
+            Kind::RealTime => "interbench_rt",
+        }
+    }
 }
 
 /// Boots as many machines as there are parts.
@@ -66,6 +71,7 @@ pub fn measure(
     args: &ReproduceArgs,
     context: Context,
     interrupted: &Arc<AtomicBool>,
+    tell: Tell<'_>,
 ) -> Result<Ours, Failure> {
     let kernel = Kernel::choose(&KernelChoice::Named(KernelName::V7_2)).map_err(vm::failure)?;
     let own = std::env::current_exe().context("the program does not find itself")?;
@@ -78,6 +84,7 @@ pub fn measure(
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(part) = parts.get(index) else { return Ok(()) };
             let rows = guest.run(part)?;
+            rows.iter().try_for_each(|row| tell(part.kind.name(), args.seed, Line::Run(row.clone())))?;
             found.lock().unwrap_or_else(PoisonError::into_inner).insert(index, rows);
             bar.inc(1);
         }
@@ -189,9 +196,12 @@ impl Guest<'_> {
                 said.trim()
             )));
         }
-        let file: File = serde_json::from_str(&run.text()).map_err(|error| {
+        let document = BenchDocument::read(&run.text()).map_err(|error| {
             Failure::Machine(anyhow!("what {name} under {schedulers} wrote cannot be read: {error}"))
         })?;
-        Ok(plain(file.rows))
+        match document.rows {
+            Rows::Samples(rows) => Ok(plain(rows)),
+            Rows::Programs(_) => unreachable!("none of the slides' benchmarks counts programs"),
+        }
     }
 }

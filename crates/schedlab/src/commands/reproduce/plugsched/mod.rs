@@ -14,10 +14,13 @@ mod tables;
 use crate::args::bench::Bench;
 use crate::args::reproduce::ReproduceArgs;
 use crate::commands::bench::{self, Row};
+use crate::commands::reproduce::About;
 use crate::commands::{Context, common};
 use crate::failure::Failure;
+use crate::kept::Kept;
 use crate::output::{print_text, write_file};
 use printed::PLUGSCHED;
+use schedlab_report::bench::Line;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
 
@@ -67,6 +70,18 @@ struct Run {
     wakeup_unrated: Vec<Row>,
 }
 
+/// Gets each run as soon as it is over: which list of [`Ours`] it will be in, its seed, and itself.
+type Tell<'a> = &'a (dyn Fn(&str, u64, Line) -> Result<(), Failure> + Sync);
+
+/// A run that is over, as a line: which list of [`Ours`] it will be in.
+#[derive(Serialize)]
+struct OfPaper<'a> {
+    of: &'a str,
+    seed: u64,
+    #[serde(flatten)]
+    line: Line,
+}
+
 impl Ours {
     fn runs(&self) -> impl Iterator<Item = &Run> {
         std::iter::once(&self.first).chain(&self.again)
@@ -76,11 +91,14 @@ impl Ours {
 /// Runs it.
 pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
     let interrupted = common::interrupt_flag();
+    let kept = Kept::beside(args.json.as_deref(), &About::of(args))?;
+    let tell = |of: &str, seed, line| kept.add(&OfPaper { of, seed, line });
     let obtain = if args.vm { guest::measure } else { board::simulate };
-    let ours = obtain(args, context, &interrupted)?;
+    let ours = obtain(args, context, &interrupted, &tell)?;
     if let Some(path) = &args.json {
         let text = serde_json::to_string(&ours).map_err(Failure::input)?;
         write_file(path, (text + "\n").as_bytes())?;
+        kept.done();
     }
     if interrupted.load(Ordering::Relaxed) {
         return Err(Failure::Interrupted);

@@ -3,8 +3,10 @@
 //! All of them on the paper's machine, or on one CPU of it. What is run and what it says: the other files here.
 
 use crate::args::MachineChoice;
+use crate::args::reproduce::ReproduceArgs;
 use crate::failure::Failure;
 use crate::inputs::machines;
+use crate::kept::Kept;
 use crate::progress;
 use anyhow::anyhow;
 use indicatif::ProgressBar;
@@ -16,6 +18,7 @@ use schedlab_model::weights::WeightTable;
 use schedlab_model::workload::Workload;
 use schedlab_model::{Nanos, TaskId};
 use schedlab_sim::{Simulation, SimulationConfig};
+use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -39,11 +42,13 @@ pub struct Lab<'a> {
     pub quick: bool,
     jobs: usize,
     interrupted: &'a AtomicBool,
+    kept: &'a Kept,
     bar: ProgressBar,
 }
 
 /// How many CPUs of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cpus {
     /// One, so that there is one sequence of picks.
     One,
@@ -67,7 +72,7 @@ pub struct Job {
 }
 
 /// What is kept of a task.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OfTask {
     /// Name.
     pub name: String,
@@ -80,11 +85,12 @@ pub struct OfTask {
 }
 
 /// What is kept of a run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Ran {
     /// Its tasks, in the order of the file.
     pub tasks: Vec<OfTask>,
     /// Which task was picked when, in order: 0 is idle.
+    #[serde(skip)]
     pub picks: Vec<(Nanos, u32)>,
     /// CPU time of each task at the quarters of the run, in s.
     pub quarters: Vec<Vec<f64>>,
@@ -104,20 +110,29 @@ impl Ran {
 impl<'a> Lab<'a> {
     /// On the paper's machine.
     pub fn new(
-        seed: u64,
-        quick: bool,
-        jobs: Option<u32>,
+        args: &ReproduceArgs,
         interrupted: &'a AtomicBool,
+        kept: &'a Kept,
         quiet: bool,
     ) -> Result<Lab<'a>, Failure> {
         let choice = MachineChoice { machine: Some("paper-weights".to_owned()), cpus: None, kernel: None };
         let four = machines::resolve(&choice, None)?;
         let one = MachineDescription { topology: Topology::flat(1).map_err(Failure::input)?, ..four.clone() };
         let available = || std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = jobs.map_or_else(available, |jobs| jobs as usize);
+        let (seed, quick) = (args.seed, args.quick);
+        let jobs = args.jobs.map_or_else(available, |jobs| jobs as usize);
         let count = if quick { 4 } else { 20 };
         let seeds = (0..count).map(|index| seed.wrapping_add(index)).collect();
-        Ok(Lab { four, one, seeds, quick, jobs, interrupted, bar: progress::bar(quiet, 0, "simulating") })
+        Ok(Lab {
+            four,
+            one,
+            seeds,
+            quick,
+            jobs,
+            interrupted,
+            kept,
+            bar: progress::bar(quiet, 0, "simulating"),
+        })
     }
 
     /// What a reader must know of the machine.
@@ -145,7 +160,7 @@ impl<'a> Lab<'a> {
             while !self.interrupted.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(job) = jobs.get(index) else { break };
-                let ran = self.run_one(job);
+                let ran = self.run_one(job).and_then(|ran| self.keep(job, ran));
                 *slots[index].lock().expect("no worker panics while it stores") = Some(ran);
                 self.bar.inc(1);
             }
@@ -162,6 +177,19 @@ impl<'a> Lab<'a> {
         }
         let taken = |slot: Mutex<Option<_>>| slot.into_inner().expect("all workers are done");
         slots.into_iter().map(|slot| taken(slot).expect("every job was taken")).collect()
+    }
+
+    /// Writes what came of a run as a line; without its picks, of which there are many.
+    fn keep(&self, job: &Job, ran: Ran) -> Result<Ran, Failure> {
+        // One that was interrupted is not over.
+        if !self.interrupted.load(Ordering::Relaxed) {
+            let (table, seed, cpus) = (job.table, job.seed, job.cpus);
+            let work = &job.workload.name;
+            self.kept.add(
+                &serde_json::json!({"work": work, "cpus": cpus, "table": table, "seed": seed, "run": ran}),
+            )?;
+        }
+        Ok(ran)
     }
 
     fn run_one(&self, job: &Job) -> Result<Ran, Failure> {

@@ -15,8 +15,10 @@ mod vruntimes;
 mod works;
 
 use crate::args::reproduce::ReproduceArgs;
+use crate::commands::reproduce::About;
 use crate::commands::{Context, common};
 use crate::failure::Failure;
+use crate::kept::Kept;
 use crate::output::{print_text, write_file};
 use anyhow::anyhow;
 use lab::Lab;
@@ -42,7 +44,8 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
         )));
     }
     let interrupted = common::interrupt_flag();
-    let lab = Lab::new(args.seed, args.quick, args.jobs, &interrupted, context.quiet)?;
+    let kept = Kept::beside(args.json.as_deref(), &About::of(args))?;
+    let lab = Lab::new(args, &interrupted, &kept, context.quiet)?;
     let vruntimes = vruntimes::run(&lab)?;
     let (picks, shares, programs) = (picks::run(&lab)?, shares::run(&lab)?, programs::run(&lab)?);
     lab.done();
@@ -52,10 +55,12 @@ pub fn run(args: &ReproduceArgs, context: Context) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&ours).map_err(Failure::input)?;
         write_file(path, (text + "\n").as_bytes())?;
     }
-    if args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
-        print_text(&render(&ours, &lab))?;
-    }
-    Ok(())
+    let shown = match args.json.as_deref().is_none_or(|path| path.as_os_str() != "-") {
+        true => print_text(&render(&ours, &lab)),
+        false => Ok(()),
+    };
+    kept.done();
+    shown
 }
 
 fn render(ours: &Ours, lab: &Lab<'_>) -> String {
