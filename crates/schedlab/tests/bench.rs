@@ -103,6 +103,23 @@ fn bad_settings_are_named() {
     assert!(refused.out.is_empty());
     run(&["bench", "wakeup", "--set", "colour=red"]).refused(2, &["colour"]);
     run(&["bench", "interbench", "--set", "load=hack"]).refused(2, &["hack", "none, video, x, burn"]);
+    for (bench, set, remedy) in [
+        ("wakeup", "samples=0", "1 to 1000000"),
+        ("wakeup", "period=0s", "from 1us to 60min"),
+        ("wakeup", "idle_pages=300", "at most 256"),
+        ("hackbench", "loops=0", "1 to 1000000"),
+        ("hackbench", "fds=0", "1 to 100"),
+        ("hackbench", "buffer=10", "write 100 to"),
+        ("interbench", "length=0s", "from 1s to 1440min"),
+        ("interbench", "threads=0", "1 to 10000"),
+        ("interbench", "disk=0ms", "from 1us to 60s"),
+    ] {
+        run(&["bench", bench, "--set", set]).refused(2, &[set, remedy]);
+    }
+    // The program is told the same as its model, and nothing that it would not hear.
+    run(&["bench", "hackbench", "--live", "--set", "groups=0"]).refused(2, &["groups=0", "1 to 100"]);
+    run(&["bench", "hackbench", "--live", "--set", "send=1ms"]).refused(2, &["groups, loops", "--model"]);
+    run(&["bench", "wakeup", "--duration", "0s"]).refused(2, &["--duration", "more than 0"]);
     run(&["bench", "wakeup", "--live", "--cpus", "2"]).refused(2, &["--live", "--cpus"]);
 }
 

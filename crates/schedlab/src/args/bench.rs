@@ -1,6 +1,7 @@
 //! Arguments of `bench`.
 
 use crate::args::MachineChoice;
+use crate::args::live::above_zero;
 use crate::args::program::ProgramsChoice;
 use clap::{Args, ValueEnum, ValueHint};
 use schedlab_model::Nanos;
@@ -89,7 +90,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub no_watchdog: bool,
     /// Cut each run after this time
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = above_zero)]
     pub duration: Option<Nanos>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]

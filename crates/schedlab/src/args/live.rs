@@ -249,7 +249,7 @@ fn seconds(text: &str) -> Result<Nanos, String> {
 }
 
 /// A time that is one.
-fn above_zero(text: &str) -> Result<Nanos, String> {
+pub fn above_zero(text: &str) -> Result<Nanos, String> {
     match text.parse::<Nanos>() {
         Ok(Nanos(0)) => Err("it must be more than 0".to_owned()),
         Ok(time) => Ok(time),
