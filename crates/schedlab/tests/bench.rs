@@ -98,6 +98,16 @@ fn interbench_meets_every_deadline_without_load_and_few_beside_four_hogs() {
 }
 
 #[test]
+fn interbench_measures_audio_and_video_in_real_time() {
+    let own = ["--quick", "--cpus", "1", "--set", "rt=1", "--set", "load=none", "-q"];
+    let value = run(&[&["bench", "interbench"][..], &own, &["--json", "-"]].concat()).done().json();
+    let parts: Vec<_> = rows(&value).iter().map(|row| row["part"].as_str().expect("a name")).collect();
+    assert_eq!(parts, ["audio/none", "video/none"]);
+    let x = [&["bench", "interbench", "--set", "task=x"][..], &own].concat();
+    run(&x).refused(2, &["rt=1", "task=audio or task=video"]);
+}
+
+#[test]
 fn bad_settings_are_named() {
     let refused = run(&["bench", "wakeup", "--set", "period=never"]).refused(2, &["period=never"]);
     assert!(refused.out.is_empty());

@@ -163,7 +163,7 @@ pub const BUILTINS: &[Builtin] = &[
         parameters: &[
             ("task", "video", "audio, video, x or gaming"),
             ("load", "burn", "none, video, x, burn, write, read, ring, compile or memload"),
-            ("rt", "0", "1: the task is real-time"),
+            ("rt", "0", "1: the task is real-time, audio and video only (-r of interbench)"),
             ("length", "30s", "time that is measured"),
             ("lead", "1s", "time of the load alone before"),
             ("threads", "4", "threads of burn, compile and ring, which has two at least"),

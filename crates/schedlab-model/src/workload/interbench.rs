@@ -14,6 +14,9 @@ use crate::time::Nanos;
 /// Tasks that are measured.
 pub const TASKS: [&str; 4] = ["audio", "video", "x", "gaming"];
 
+/// Those that interbench measures as real-time ones (`-r`): it leaves out the others then.
+pub const TASKS_RT: [&str; 2] = ["audio", "video"];
+
 /// Loads beside them, in interbench's order. One is missing: `hack`, which 0.31 does not run.
 pub const LOADS: [&str; 9] = ["none", "video", "x", "burn", "write", "read", "ring", "compile", "memload"];
 
@@ -43,6 +46,12 @@ pub(super) fn interbench(p: &Parameters) -> Result<Workload, BuiltinError> {
     let mut b = Builder::new("interbench", "a task of a desktop beside a load");
     add_load(&mut b, &times, load);
     let attributes = match p.count("rt", 1)? {
+        1 if !TASKS_RT.contains(&task) => {
+            let problem = format!(
+                "interbench measures no {task} in real time (-r): choose task=audio or task=video, or leave rt out"
+            );
+            return Err(p.error("rt", &problem));
+        }
         1 => TaskAttributes { policy: Policy::Fifo, rt_priority: 95, ..TaskAttributes::default() },
         _ => TaskAttributes::default(),
     };
@@ -185,6 +194,18 @@ mod tests {
         }
         let error = builtin::make("interbench:load=hack").expect("known").expect_err("not run");
         assert!(error.to_string().contains("none, video, x, burn"), "{error}");
+    }
+
+    #[test]
+    fn only_what_interbench_measures_so_is_real_time() {
+        for task in TASKS {
+            let made = builtin::make(&format!("interbench:task={task},rt=1")).expect("known");
+            assert_eq!(made.is_ok(), TASKS_RT.contains(&task), "{task}");
+            if let Ok(workload) = made {
+                let rt = workload.tasks.iter().filter(|task| task.attributes.policy == Policy::Fifo);
+                assert_eq!(rt.map(|task| task.name.as_str()).collect::<Vec<_>>(), ["bench"]);
+            }
+        }
     }
 
     /// A round of X uses half a CPU: 0 to 100 ms of each 100.
