@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -339,6 +340,36 @@ fn hackbench_live_is_the_program_or_says_how_to_get_it() {
         let value = run(&[&["bench", "hackbench"][..], &own].concat()).done().json();
         assert!(rows(&value)[0]["duration_ns"].as_u64().expect("ns") > 1_000_000, "{value}");
     }
+}
+
+/// A file that may not be executed is passed over, as by a shell, and named where there is no other.
+#[test]
+fn a_program_that_may_not_be_executed_is_passed_over_or_named() {
+    let directory = scratch("bench-path");
+    for (place, mode) in [("first", 0o644), ("second", 0o755)] {
+        let place = directory.join(place);
+        std::fs::create_dir(&place).expect("scratch");
+        let program = support::file(&place, "hackbench", "#!/bin/sh\necho Time: 0.25\n");
+        std::fs::set_permissions(program, PermissionsExt::from_mode(mode)).expect("own file");
+        support::file(&place, "sysbench", "");
+    }
+    let with_path = |path: &str, arguments: &[&str]| {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).env("PATH", path).current_dir(&directory);
+        support::Ended::of(command.output().expect("the program starts"))
+    };
+    let (first, second) = (directory.join("first"), directory.join("second"));
+    let hackbench = ["bench", "hackbench", "--live", "-q", "--json", "-"];
+    let both = format!("{}:{}", first.display(), second.display());
+    assert_eq!(rows(&with_path(&both, &hackbench).done().json())[0]["duration_ns"], 250_000_000);
+    let only = first.display().to_string();
+    let chmod = format!("`chmod +x {only}/hackbench`");
+    with_path(&only, &hackbench).refused(3, &[&chmod, "PATH", "--model"]);
+    with_path("/nowhere", &hackbench).refused(3, &["no directory of PATH has it", "apt install rt-tests"]);
+    let chmod = format!("`chmod +x {only}/sysbench`");
+    with_path(&only, &["program", "sysbench-cpu"]).refused(3, &[&chmod]);
+    let programs = ["bench", "programs", "--live", "--program", "fibo,sysbench-cpu"];
+    with_path(&only, &programs).refused(3, &[&chmod, "leave it out"]);
 }
 
 /// Where there is no swap, memload has no room on any machine: the row says so and nothing is run.

@@ -11,6 +11,7 @@ use super::plan::{FLAGS, Plan, is_program};
 use super::samples::{Start, Wakes};
 use super::{Context, Row, Tell, common};
 use crate::args::bench::{Bench, BenchArgs};
+use crate::commands::common::cannot_be_run;
 use crate::commands::live::under;
 use crate::commands::play::{Play, Recorded};
 use crate::failure::Failure;
@@ -194,8 +195,10 @@ impl Live<'_> {
         }
         let began = Instant::now();
         let output = command.output().map_err(|error| {
+            let instead = "or play its model with --model";
             Failure::Machine(anyhow!(
-                "hackbench cannot be run: {error}. Install it (Debian: apt install rt-tests), or play its model with --model"
+                "{} {instead}",
+                cannot_be_run("hackbench", &error, "install it (Debian: apt install rt-tests),")
             ))
         })?;
         let wall = Nanos(began.elapsed().as_nanos() as u64);
