@@ -37,7 +37,8 @@ EXIT CODES
   1    the answer is no: a stall, a failed guard
   2    usage or bad input
   3    the machine cannot do it (missing privilege, kernel feature); the message names the remedy
-  130  ended by Ctrl-C, SIGTERM, or a terminal that went away (SIGHUP)
+  130  ended by Ctrl-C, SIGTERM, or a terminal that went away (SIGHUP); `top` without
+       --iterations, which has no other end, exits with 0
 A recorded command that fails passes its own exit code on; its recording is kept."
 )]
 pub struct Cli {

@@ -323,6 +323,11 @@ fn live_schedulers_are_refused_before_anything_is_changed() {
     run(&["start", "vtime", "--p99", "5ms"]).refused(2, &["--canary"]);
     run(&["start", "vtime", "--keep"]).refused(2, &["--trial"]);
     run(&["start", "vtime", "--stall", "1s"]).refused(2, &["--stall", "--canary"]);
+    let knobs = "vtime:slice_ns=5ms:lag_limit_ns=1ms";
+    for command in ["switch", "start"] {
+        run(&[command, knobs]).refused(2, &["vtime --set slice_ns=5ms --set lag_limit_ns=1ms"]);
+    }
+    run(&["run", "vtime:slice_ns=5ms", "--", "true"]).refused(2, &["vtime --set slice_ns=5ms"]);
     run(&["switch", "vtime", "--stall", "1s"]).refused(2, &["--stall", "--canary"]);
     for nothing in
         [&["--canary", "0"][..], &["--canary", "9", "--p99", "0ms"], &["--canary", "9", "--stall", "0s"]]

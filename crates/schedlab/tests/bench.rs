@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -98,11 +99,38 @@ fn interbench_meets_every_deadline_without_load_and_few_beside_four_hogs() {
 }
 
 #[test]
+fn interbench_measures_audio_and_video_in_real_time() {
+    let own = ["--quick", "--cpus", "1", "--set", "rt=1", "--set", "load=none", "-q"];
+    let value = run(&[&["bench", "interbench"][..], &own, &["--json", "-"]].concat()).done().json();
+    let parts: Vec<_> = rows(&value).iter().map(|row| row["part"].as_str().expect("a name")).collect();
+    assert_eq!(parts, ["audio/none", "video/none"]);
+    let x = [&["bench", "interbench", "--set", "task=x"][..], &own].concat();
+    run(&x).refused(2, &["rt=1", "task=audio or task=video"]);
+}
+
+#[test]
 fn bad_settings_are_named() {
     let refused = run(&["bench", "wakeup", "--set", "period=never"]).refused(2, &["period=never"]);
     assert!(refused.out.is_empty());
     run(&["bench", "wakeup", "--set", "colour=red"]).refused(2, &["colour"]);
     run(&["bench", "interbench", "--set", "load=hack"]).refused(2, &["hack", "none, video, x, burn"]);
+    for (bench, set, remedy) in [
+        ("wakeup", "samples=0", "1 to 1000000"),
+        ("wakeup", "period=0s", "from 1us to 60min"),
+        ("wakeup", "idle_pages=300", "at most 256"),
+        ("hackbench", "loops=0", "1 to 1000000"),
+        ("hackbench", "fds=0", "1 to 100"),
+        ("hackbench", "buffer=10", "write 100 to"),
+        ("interbench", "length=0s", "from 1s to 1440min"),
+        ("interbench", "threads=0", "1 to 10000"),
+        ("interbench", "disk=0ms", "from 1us to 60s"),
+    ] {
+        run(&["bench", bench, "--set", set]).refused(2, &[set, remedy]);
+    }
+    // The program is told the same as its model, and nothing that it would not hear.
+    run(&["bench", "hackbench", "--live", "--set", "groups=0"]).refused(2, &["groups=0", "1 to 100"]);
+    run(&["bench", "hackbench", "--live", "--set", "send=1ms"]).refused(2, &["groups, loops", "--model"]);
+    run(&["bench", "wakeup", "--duration", "0s"]).refused(2, &["--duration", "more than 0"]);
     run(&["bench", "wakeup", "--live", "--cpus", "2"]).refused(2, &["--live", "--cpus"]);
 }
 
@@ -312,6 +340,36 @@ fn hackbench_live_is_the_program_or_says_how_to_get_it() {
         let value = run(&[&["bench", "hackbench"][..], &own].concat()).done().json();
         assert!(rows(&value)[0]["duration_ns"].as_u64().expect("ns") > 1_000_000, "{value}");
     }
+}
+
+/// A file that may not be executed is passed over, as by a shell, and named where there is no other.
+#[test]
+fn a_program_that_may_not_be_executed_is_passed_over_or_named() {
+    let directory = scratch("bench-path");
+    for (place, mode) in [("first", 0o644), ("second", 0o755)] {
+        let place = directory.join(place);
+        std::fs::create_dir(&place).expect("scratch");
+        let program = support::file(&place, "hackbench", "#!/bin/sh\necho Time: 0.25\n");
+        std::fs::set_permissions(program, PermissionsExt::from_mode(mode)).expect("own file");
+        support::file(&place, "sysbench", "");
+    }
+    let with_path = |path: &str, arguments: &[&str]| {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).env("PATH", path).current_dir(&directory);
+        support::Ended::of(command.output().expect("the program starts"))
+    };
+    let (first, second) = (directory.join("first"), directory.join("second"));
+    let hackbench = ["bench", "hackbench", "--live", "-q", "--json", "-"];
+    let both = format!("{}:{}", first.display(), second.display());
+    assert_eq!(rows(&with_path(&both, &hackbench).done().json())[0]["duration_ns"], 250_000_000);
+    let only = first.display().to_string();
+    let chmod = format!("`chmod +x {only}/hackbench`");
+    with_path(&only, &hackbench).refused(3, &[&chmod, "PATH", "--model"]);
+    with_path("/nowhere", &hackbench).refused(3, &["no directory of PATH has it", "apt install rt-tests"]);
+    let chmod = format!("`chmod +x {only}/sysbench`");
+    with_path(&only, &["program", "sysbench-cpu"]).refused(3, &[&chmod]);
+    let programs = ["bench", "programs", "--live", "--program", "fibo,sysbench-cpu"];
+    with_path(&only, &programs).refused(3, &[&chmod, "leave it out"]);
 }
 
 /// Where there is no swap, memload has no room on any machine: the row says so and nothing is run.

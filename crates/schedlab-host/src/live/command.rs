@@ -147,16 +147,30 @@ fn terminate(child: &mut Child) {
 
 /// Where a command is found, as the shell would find it, so that one that is not there is told before anything is changed.
 pub fn find(program: &str) -> Result<PathBuf, Error> {
-    let is_program = |path: &PathBuf| {
-        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
     let found = if program.contains('/') {
         Some(PathBuf::from(program)).filter(is_program)
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_program)
     };
-    found.ok_or_else(|| Error::NoCommand(program.to_owned()))
+    found.ok_or_else(|| match found_unexecutable(program) {
+        Some(path) => Error::NoProgramFile(path.display().to_string()),
+        None => Error::NoCommand(program.to_owned()),
+    })
+}
+
+/// What has the name of a program on PATH, or is the file that was named, and may not be executed; the first.
+pub fn found_unexecutable(program: &str) -> Option<PathBuf> {
+    let is_there = |path: &PathBuf| !program.is_empty() && path.is_file() && !is_program(path);
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(is_there);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_there)
+}
+
+fn is_program(path: &PathBuf) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Lets a command run in a session of its own, which no terminal's end reaches.
@@ -226,6 +240,7 @@ mod tests {
         for missing in ["no-such-command-anywhere", "/proc/version", "/", ""] {
             let error = find(missing).expect_err("it cannot be run");
             assert_eq!(error.code(), 2, "{error}");
+            assert_eq!(error.to_string().contains("chmod +x"), missing == "/proc/version", "{error}");
         }
     }
 }

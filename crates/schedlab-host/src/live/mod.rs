@@ -90,6 +90,9 @@ pub enum Error {
     /// The command to run is not there.
     #[error("'{0}' is no program that can be run: name one on PATH, or its file")]
     NoCommand(String),
+    /// The command to run is there, and nobody may execute it.
+    #[error("{0} is no file that may be executed: `chmod +x {0}` if it is a program, or name another")]
+    NoProgramFile(String),
     /// Somebody else's scheduler runs.
     #[error("{who}: end that first; schedlab takes no scheduler away from others")]
     Foreign {
@@ -126,6 +129,7 @@ impl Error {
             | Error::NoScheduler
             | Error::NoProgram(_)
             | Error::NoCommand(_)
+            | Error::NoProgramFile(_)
             | Error::NoKnob { .. }
             | Error::FixedKnob(_)
             | Error::KnobSize { .. } => 2,

@@ -12,11 +12,13 @@ use crate::time::Nanos;
 
 /// What a pipe holds.
 const PIPE_BYTES: u64 = 65_536;
+/// The most that a socket may hold.
+const BUFFER_MAX: u32 = 100_000_000;
 
 /// As in rt-tests: the parent forks every worker, waits until all are ready, lets them go, and waits for all. Workers
 /// `poll()` for a byte that nobody reads: one write wakes them all, who came last first.
 pub(super) fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
-    let loops = p.count("loops", 1_000_000)?;
+    let loops = p.positive("loops", 1_000_000)?;
     let mut b = Builder::new("hackbench", "groups of senders and receivers over sockets");
     hackbench_workers(&mut b, p, loops, true)?;
     Ok(b.finish(None)?)
@@ -27,16 +29,17 @@ pub(super) fn hackbench(p: &Parameters) -> Result<Workload, BuiltinError> {
 /// interbench's hackbench.
 fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) -> Result<(), BuiltinError> {
     let groups = p.positive("groups", 100)?;
-    let (fds, bytes) = (p.count("fds", 100)?.max(1), p.count("bytes", 60_000)?.max(1));
-    let (send, receive) = (p.time("send")?, p.time("receive")?);
-    let (fork, begin) = (p.time("fork")?, p.time("start")?);
+    let (fds, bytes) = (p.positive("fds", 100)?, p.positive("bytes", 60_000)?);
+    if p.positive("buffer", BUFFER_MAX)? < bytes {
+        return Err(p.error(
+            "buffer",
+            &format!("no message of {bytes} bytes would ever fit: write {bytes} to {BUFFER_MAX}"),
+        ));
+    }
+    let (send, receive) = (p.cpu_time("send")?, p.cpu_time("receive")?);
+    let (fork, begin) = (p.cpu_time("fork")?, p.cpu_time("start")?);
     let (ready, go) = (ready(b, p)?, b.channel("go", ChannelType::Bytes, PIPE_BYTES, 0));
-    b.memory(MemoryNeeds {
-        kept_kib: p.count("kept", MemoryNeeds::KEPT_KIB_MAX)?,
-        pages: p.count("pages", MemoryNeeds::PAGES_MAX / 2)?,
-        idle_pages: p.count("idle_pages", MemoryNeeds::PAGES_MAX / 2)?,
-        message: [p.count("message_data", 4_096)?, p.count("message_header", 4_096)?],
-    });
+    b.memory(memory(p)?);
     let workers = groups * fds * 2;
     let mut parent = Vec::new();
     for spec in 0..workers {
@@ -74,16 +77,34 @@ fn hackbench_workers(b: &mut Builder, p: &Parameters, loops: u32, target: bool) 
     Ok(())
 }
 
+/// What workers and messages take of memory, within the bounds that files have.
+fn memory(p: &Parameters) -> Result<MemoryNeeds, BuiltinError> {
+    let (kept_kib, message) = (p.whole("kept")?, [p.whole("message_data")?, p.whole("message_header")?]);
+    let (pages, idle_pages) = (p.whole("pages")?, p.whole("idle_pages")?);
+    let none = MemoryNeeds::default();
+    // Each alone, so that the one that is too large is named.
+    for (name, part) in [
+        ("kept", MemoryNeeds { kept_kib, ..none }),
+        ("pages", MemoryNeeds { pages, ..none }),
+        ("idle_pages", MemoryNeeds { pages, idle_pages, ..none }),
+        ("message_data", MemoryNeeds { message: [message[0], 0], ..none }),
+        ("message_header", MemoryNeeds { message: [0, message[1]], ..none }),
+    ] {
+        part.check().map_err(|problem| p.error(name, problem))?;
+    }
+    Ok(MemoryNeeds { kept_kib, pages, idle_pages, message })
+}
+
 fn socket(b: &mut Builder, name: &str, p: &Parameters) -> Result<ChannelId, BuiltinError> {
-    let (bytes, resume) = (p.positive("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
+    let (bytes, resume) = (p.positive("buffer", BUFFER_MAX)?, p.count("resume", BUFFER_MAX)?);
     Ok(socket_of(b, name, bytes.into(), resume.into(), resume > 0))
 }
 
 /// A socket by which workers say that they are ready, a byte each. The parent reads only when it has forked all of them:
 /// of many workers those who come late wait for room, and so sleep once more than the first.
 fn ready(b: &mut Builder, p: &Parameters) -> Result<ChannelId, BuiltinError> {
-    let messages = u64::from(p.positive("ready", 100_000_000)?);
-    let (bytes, resume) = (p.positive("buffer", 100_000_000)?, p.count("resume", 100_000_000)?);
+    let messages = u64::from(p.positive("ready", BUFFER_MAX)?);
+    let (bytes, resume) = (p.positive("buffer", BUFFER_MAX)?, p.count("resume", BUFFER_MAX)?);
     // The same part of its memory has to be free.
     let part = messages * u64::from(resume) / u64::from(bytes);
     Ok(socket_of(b, "ready", messages, part, resume > 0))
@@ -104,7 +125,7 @@ fn socket_of(b: &mut Builder, name: &str, bytes: u64, room_to_resume: u64, is_so
 /// the broadcast, the woken one's is over as it begins. So is how late the waker is after its timer, by a job that has a
 /// deadline. No broadcast is lost: the mutex is free only when `woken` waits, or is about to be `ready`.
 pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
-    let (samples, time) = (p.count("samples", 1_000_000)?.max(1), p.time("run")?);
+    let (samples, time) = (p.positive("samples", 1_000_000)?, p.cpu_time("run")?);
     let loops = p.count("loops", 1_000_000)?;
     let mut b = Builder::new("wakeup", "an RT thread wakes a thread beside hackbench");
     hackbench_workers(&mut b, p, loops, false)?;
@@ -116,16 +137,16 @@ pub(super) fn wakeup(p: &Parameters) -> Result<Workload, BuiltinError> {
     let of_woken = if p.count("rt", 1)? == 1 { real_time(80) } else { TaskAttributes::default() };
     let begin = Op::JobStart { deadline: None };
     let mut wait = vec![Op::Post { channel: ready, tokens: 1 }, Op::ConditionWait { condition, lock }];
-    let cold = p.time("cold")?;
+    let cold = p.cpu_time("cold")?;
     if cold > Nanos(0) {
         wait.push(Op::Run(Amount::Exponential(cold)));
     }
     wait.extend([begin.clone(), Op::JobEnd, run(time)]);
     let woken = [vec![Op::Lock { channel: lock }], repeat(0, wait)].concat();
-    let settle = p.time("settle")?;
+    let settle = p.time_within("settle", "0s", "1440min")?;
     let row = b.task("woken", "wakeup", of_woken, woken);
     (row.target, row.start) = (false, settle);
-    let period = p.time("period")?;
+    let period = p.time_within("period", "1us", "60min")?;
     let timer =
         Op::Timer { timer: TimerRef::Own(0), from_start: false, period, deadline: period, late: Late::Skip };
     let broadcast = vec![

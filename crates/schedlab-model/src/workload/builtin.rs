@@ -101,7 +101,11 @@ pub const BUILTINS: &[Builtin] = &[
             ("loops", "100", "messages from each sender to each receiver"),
             FDS,
             BYTES,
-            ("buffer", "27800", "bytes a socket holds: 212992 of memory at 766 for a 100-byte message"),
+            (
+                "buffer",
+                "27800",
+                "bytes a socket holds, a message at least: 212992 of memory at 766 for a 100-byte message",
+            ),
             READY,
             SEND,
             RECEIVE,
@@ -159,10 +163,10 @@ pub const BUILTINS: &[Builtin] = &[
         parameters: &[
             ("task", "video", "audio, video, x or gaming"),
             ("load", "burn", "none, video, x, burn, write, read, ring, compile or memload"),
-            ("rt", "0", "1: the task is real-time"),
+            ("rt", "0", "1: the task is real-time, audio and video only (-r of interbench)"),
             ("length", "30s", "time that is measured"),
             ("lead", "1s", "time of the load alone before"),
-            ("threads", "4", "threads of burn, compile and ring"),
+            ("threads", "4", "threads of burn, compile and ring, which has two at least"),
             ("copy", "100us", "CPU time of a block that is written or read"),
             ("disk", "1ms", "mean time until the disk has written or read it"),
             ("mib", "100us", "CPU time of memload for a MiB"),
@@ -296,6 +300,31 @@ impl Parameters {
     ) -> Result<&'a str, BuiltinError> {
         let found = choices.iter().find(|choice| **choice == self.values[name]);
         found.copied().ok_or_else(|| self.error(name, &format!("choose one of {}", choices.join(", "))))
+    }
+
+    /// A whole number whose bounds somebody else knows.
+    pub(super) fn whole(&self, name: &'static str) -> Result<u32, BuiltinError> {
+        self.values[name].parse().map_err(|_| self.error(name, "write a whole number"))
+    }
+
+    /// CPU time of one step, none too. More of them than a run has still fit into the simulated clock.
+    pub(super) fn cpu_time(&self, name: &'static str) -> Result<Nanos, BuiltinError> {
+        self.time_within(name, "0s", "60s")
+    }
+
+    /// A time of at least and at most so long.
+    pub(super) fn time_within(
+        &self,
+        name: &'static str,
+        least: &'static str,
+        most: &'static str,
+    ) -> Result<Nanos, BuiltinError> {
+        let bounds = [least, most].map(|bound| bound.parse::<Nanos>().expect("bounds are well-formed"));
+        let time = self.time(name)?;
+        if (bounds[0]..=bounds[1]).contains(&time) {
+            return Ok(time);
+        }
+        Err(self.error(name, &format!("write a time from {least} to {most}")))
     }
 
     pub(super) fn time(&self, name: &'static str) -> Result<Nanos, BuiltinError> {
@@ -483,10 +512,22 @@ mod tests {
         );
         assert!(error("hogs:nice=50").contains("-20 (strongest) to 19"));
         assert!(error("periodic:period=10").contains("a number and a unit"));
-        for name in ["groups", "buffer", "ready"] {
+        for name in ["groups", "loops", "fds", "bytes", "buffer", "ready"] {
             let error = error(&format!("hackbench:{name}=0"));
             assert!(error.contains(name) && error.contains("a whole number, 1 to"), "{error}");
         }
+        for text in ["wakeup:samples=0", "interbench:threads=0,load=none"] {
+            assert!(error(text).contains("a whole number, 1 to"), "{text}");
+        }
+        for text in
+            ["wakeup:period=0s", "wakeup:cold=2min", "interbench:length=0s", "interbench:turn=0s,load=none"]
+        {
+            assert!(error(text).contains("write a time from"), "{text}");
+        }
+        assert!(error("hackbench:bytes=200,buffer=100").contains("write 200 to"));
+        assert!(error("hackbench:pages=200,idle_pages=57").contains("idle_pages=57: memory: pages"));
+        assert!(error("hackbench:message_header=4097").contains("message_header=4097: memory:"));
+        assert!(make("hackbench:pages=200,idle_pages=56").expect("known").is_ok());
         assert!(error("hackbench:groups=1:loops=5").contains("a comma between parameters: groups=1,loops=5"));
         assert!(make("no-such").is_none());
     }

@@ -14,6 +14,9 @@ use crate::time::Nanos;
 /// Tasks that are measured.
 pub const TASKS: [&str; 4] = ["audio", "video", "x", "gaming"];
 
+/// Those that interbench measures as real-time ones (`-r`): it leaves out the others then.
+pub const TASKS_RT: [&str; 2] = ["audio", "video"];
+
 /// Loads beside them, in interbench's order. One is missing: `hack`, which 0.31 does not run.
 pub const LOADS: [&str; 9] = ["none", "video", "x", "burn", "write", "read", "ring", "compile", "memload"];
 
@@ -39,15 +42,47 @@ pub fn period(task: &str) -> Option<Nanos> {
 /// The workload.
 pub(super) fn interbench(p: &Parameters) -> Result<Workload, BuiltinError> {
     let (task, load) = (p.choice("task", &TASKS)?, p.choice("load", &LOADS)?);
+    let times = Times::of(p)?;
     let mut b = Builder::new("interbench", "a task of a desktop beside a load");
-    add_load(&mut b, p, load)?;
+    add_load(&mut b, &times, load);
     let attributes = match p.count("rt", 1)? {
+        1 if !TASKS_RT.contains(&task) => {
+            let problem = format!(
+                "interbench measures no {task} in real time (-r): choose task=audio or task=video, or leave rt out"
+            );
+            return Err(p.error("rt", &problem));
+        }
         1 => TaskAttributes { policy: Policy::Fifo, rt_priority: 95, ..TaskAttributes::default() },
         _ => TaskAttributes::default(),
     };
-    let lead = p.time("lead")?;
+    let lead = p.time_within("lead", "0s", "1440min")?;
+    let length = p.time_within("length", "1s", "1440min")?;
     b.task("bench", "interbench", attributes, repeat(0, body(task))).start = lead;
-    Ok(b.finish(Some(Nanos(lead.0 + p.time("length")?.0)))?)
+    Ok(b.finish(Some(lead + length))?)
+}
+
+/// What loads are made of. All of it is read whatever the load is, so that a bad one is never passed over.
+struct Times {
+    threads: u32,
+    copy: Nanos,
+    disk: Nanos,
+    mib: Nanos,
+    swap: Nanos,
+    turn: Nanos,
+}
+
+impl Times {
+    /// What a load waits for or does in each round takes time, or it would do without end what takes none.
+    fn of(p: &Parameters) -> Result<Times, BuiltinError> {
+        Ok(Times {
+            threads: p.positive("threads", 10_000)?,
+            copy: p.cpu_time("copy")?,
+            disk: p.time_within("disk", "1us", "60s")?,
+            mib: p.cpu_time("mib")?,
+            swap: p.time_within("swap", "1us", "60s")?,
+            turn: p.time_within("turn", "1us", "60s")?,
+        })
+    }
 }
 
 fn timer(period: Nanos) -> Op {
@@ -79,41 +114,38 @@ fn x_bursts() -> Vec<Op> {
     (0..X_BURSTS).flat_map(burst).collect()
 }
 
-fn add_load(b: &mut Builder, p: &Parameters, load: &str) -> Result<(), BuiltinError> {
+fn add_load(b: &mut Builder, times: &Times, load: &str) {
     match load {
         "video" | "x" => background(b, load, repeat(0, body(load))),
-        "burn" => burners(b, p)?,
-        "write" | "read" => files(b, p, &[load])?,
-        "ring" => ring(b, p)?,
+        "burn" => burners(b, times),
+        "write" | "read" => files(b, times, &[load]),
+        "ring" => ring(b, times),
         "compile" => {
-            burners(b, p)?;
-            files(b, p, &["write", "read"])?;
+            burners(b, times);
+            files(b, times, &["write", "read"]);
         }
-        "memload" => memory(b, p)?,
+        "memload" => memory(b, times),
         _ => {}
     }
-    Ok(())
 }
 
 fn background(b: &mut Builder, name: &str, ops: Vec<Op>) {
     b.task(name, "load", TaskAttributes::default(), ops).target = false;
 }
 
-fn burners(b: &mut Builder, p: &Parameters) -> Result<(), BuiltinError> {
-    for index in 0..p.count("threads", 10_000)? {
+fn burners(b: &mut Builder, times: &Times) {
+    for index in 0..times.threads {
         background(b, &format!("burn{index}"), repeat(0, vec![run(Nanos::from_millis(100))]));
     }
-    Ok(())
 }
 
 /// Tasks that copy a block each, then wait for the disk they share.
-fn files(b: &mut Builder, p: &Parameters, names: &[&str]) -> Result<(), BuiltinError> {
+fn files(b: &mut Builder, times: &Times, names: &[&str]) {
     let disk = b.channel("disk", ChannelType::Mutex, 0, 0);
     for name in names {
-        let steps = [vec![run(p.time("copy")?)], served(disk, p.time("disk")?)].concat();
+        let steps = [vec![run(times.copy)], served(disk, times.disk)].concat();
         background(b, name, repeat(0, steps));
     }
-    Ok(())
 }
 
 /// Waits until the disk has done something that takes so long on average.
@@ -123,28 +155,26 @@ fn served(disk: ChannelId, time: Nanos) -> Vec<Op> {
 
 /// Goes round through more memory than there is: what was used longest ago is out, which is whatever comes next, so that
 /// each MiB waits for the swap.
-fn memory(b: &mut Builder, p: &Parameters) -> Result<(), BuiltinError> {
+fn memory(b: &mut Builder, times: &Times) {
     let disk = b.channel("swap", ChannelType::Mutex, 0, 0);
-    let steps = [served(disk, p.time("swap")?), vec![run(p.time("mib")?)]].concat();
+    let steps = [served(disk, times.swap), vec![run(times.mib)]].concat();
     background(b, "memload", repeat(0, steps));
-    Ok(())
 }
 
 /// Threads that wake one another in a circle.
-fn ring(b: &mut Builder, p: &Parameters) -> Result<(), BuiltinError> {
-    let threads = p.count("threads", 10_000)?.max(2);
+fn ring(b: &mut Builder, times: &Times) {
+    let threads = times.threads.max(2);
     let turn = |index: u32| u64::from(index == 0);
     let all: Vec<_> = (0..threads)
         .map(|index| b.channel(&format!("turn{index}"), ChannelType::Tokens, 0, turn(index)))
         .collect();
-    let time = p.time("turn")?;
+    let time = times.turn;
     for index in 0..threads {
         let (own, next) = (all[index as usize], all[((index + 1) % threads) as usize]);
         let steps =
             vec![Op::Take { channel: own, timeout: None }, run(time), Op::Post { channel: next, tokens: 1 }];
         background(b, &format!("ring{index}"), repeat(0, steps));
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -164,6 +194,18 @@ mod tests {
         }
         let error = builtin::make("interbench:load=hack").expect("known").expect_err("not run");
         assert!(error.to_string().contains("none, video, x, burn"), "{error}");
+    }
+
+    #[test]
+    fn only_what_interbench_measures_so_is_real_time() {
+        for task in TASKS {
+            let made = builtin::make(&format!("interbench:task={task},rt=1")).expect("known");
+            assert_eq!(made.is_ok(), TASKS_RT.contains(&task), "{task}");
+            if let Ok(workload) = made {
+                let rt = workload.tasks.iter().filter(|task| task.attributes.policy == Policy::Fifo);
+                assert_eq!(rt.map(|task| task.name.as_str()).collect::<Vec<_>>(), ["bench"]);
+            }
+        }
     }
 
     /// A round of X uses half a CPU: 0 to 100 ms of each 100.

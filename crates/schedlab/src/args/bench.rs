@@ -1,6 +1,7 @@
 //! Arguments of `bench`.
 
 use crate::args::MachineChoice;
+use crate::args::live::above_zero;
 use crate::args::program::ProgramsChoice;
 use clap::{Args, ValueEnum, ValueHint};
 use schedlab_model::Nanos;
@@ -59,9 +60,9 @@ pub struct LoadArgs {
 schedulers (hz=250). A latency of wakeup goes from before the broadcast until the
 thread is back from its wait with the mutex; latencies are shown raw and without
 those more than six standard deviations above the mean, in one pass, as in the slides of 2006. The waker's own error is
-how late it ran itself after its timer. interbench runs every task beside every load unless task and load are set; rt=1
-makes the task real-time and prints us. programs runs each program alone and while all others are run again and again
-beside it. Its SD is what interbench 0.31 prints, next to the true one.
+how late it ran itself after its timer. interbench runs every task beside every load unless task and load are set; with
+rt=1, as with interbench -r, only audio and video, real-time, in us. Its SD is what interbench 0.31 prints, next to the
+true one. programs runs each program alone and while all others are run again and again beside it.
 
 Ctrl-C, SIGTERM and a terminal that goes away end the benchmark and keep the samples so far. If it is killed they are in
 FILE.part, of live runs without --json FILE in schedlab-bench-NAME-PID.part in the current directory
@@ -89,7 +90,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub no_watchdog: bool,
     /// Cut each run after this time
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = above_zero)]
     pub duration: Option<Nanos>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]

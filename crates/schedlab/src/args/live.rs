@@ -202,7 +202,8 @@ pub enum TopSort {
   sudo schedlab top --json - --interval 100ms --iterations 50 > frames.jsonl
 
 The rank is what the scheduler that runs orders tasks by: the virtual deadline under EEVDF, the virtual time under
-CFS, the priority of real-time tasks, and what a sched_ext scheduler publishes. docs/top.md explains each column.")]
+CFS, the priority of real-time tasks, and what a sched_ext scheduler publishes. docs/top.md explains each column.
+Ended by q or Ctrl-C it exits with 0, or with 130 if --iterations were not over.")]
 pub struct TopArgs {
     /// Time between two looks
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
@@ -249,7 +250,7 @@ fn seconds(text: &str) -> Result<Nanos, String> {
 }
 
 /// A time that is one.
-fn above_zero(text: &str) -> Result<Nanos, String> {
+pub fn above_zero(text: &str) -> Result<Nanos, String> {
     match text.parse::<Nanos>() {
         Ok(Nanos(0)) => Err("it must be more than 0".to_owned()),
         Ok(time) => Ok(time),

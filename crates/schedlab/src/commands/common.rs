@@ -15,6 +15,7 @@ use schedlab_control::candidates::{check_nice, parse_setting, requirements};
 use schedlab_control::{parse_candidate, standard_candidates};
 use schedlab_host::capability;
 use schedlab_host::ending_signals;
+use schedlab_host::live::command::found_unexecutable;
 use schedlab_host::machine::now_unix_s;
 use schedlab_model::lever::{Candidate, SchedulerChoice, Setting};
 use schedlab_model::machine::{KernelVersion, MachineDescription};
@@ -314,6 +315,24 @@ fn check_knobs(candidate: &Candidate) -> Result<(), Failure> {
 pub fn setups(paths: &[PathBuf]) -> Result<Vec<SetupFile>, Failure> {
     let read = |path: &PathBuf| SetupFile::read(path).map_err(Failure::BadInput);
     paths.iter().map(read).collect()
+}
+
+/// Why a program that is looked for on PATH cannot be run, and what to do: `install` is for one that is not there. A file
+/// that may not be executed is passed over where another one comes behind it, as by a shell.
+pub fn cannot_be_run(program: &str, error: &std::io::Error, install: &str) -> String {
+    match found_unexecutable(program) {
+        Some(path) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            let path = path.display();
+            format!(
+                "{program} cannot be run: {path} is no file that may be executed, and PATH has no other: `chmod +x \
+                 {path}` if it is the program, else put the directory of the right one into PATH,"
+            )
+        }
+        _ if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("{program} cannot be run: no directory of PATH has it; {install}")
+        }
+        _ => format!("{program} cannot be run: {error}; {install}"),
+    }
 }
 
 /// Set by Ctrl-C, SIGTERM, and a terminal that goes away; a second Ctrl-C or SIGTERM ends the program at once.

@@ -6,15 +6,18 @@
 
 use schedlab_model::event::{Event, EventKind, EventSink, PrevState};
 use schedlab_model::recording::TaskInfo;
-use schedlab_model::workload::interbench::{GAMING_BURN, LOADS, TASKS, X_BURSTS, period, x_distance};
+use schedlab_model::workload::interbench::{
+    GAMING_BURN, LOADS, TASKS, TASKS_RT, X_BURSTS, period, x_distance,
+};
 use schedlab_model::{Nanos, TaskId};
 use schedlab_report::bench::FrameCounts;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Every task beside every load but itself, unless parameters choose: the last setting of each counts.
+/// Every task beside every load but itself, in real time those that interbench measures so, unless parameters choose: the last setting of each counts.
 pub fn pairs(parameters: &[String]) -> Vec<(&str, &str)> {
     let chosen = |key: &str| parameters.iter().rev().find_map(|set| set.strip_prefix(key));
-    let tasks = chosen("task=").map_or(TASKS.to_vec(), |task| vec![task]);
+    let all = if chosen("rt=") == Some("1") { TASKS_RT.to_vec() } else { TASKS.to_vec() };
+    let tasks = chosen("task=").map_or(all, |task| vec![task]);
     let loads = chosen("load=").map_or(LOADS.to_vec(), |load| vec![load]);
     let pairs = tasks.iter().flat_map(|task| loads.iter().map(move |load| (*task, *load)));
     // A task beside itself is left out, unless it was asked for.

@@ -7,10 +7,11 @@
 
 use super::interbench::Frames;
 use super::loads::{self, Loads};
-use super::plan::Plan;
+use super::plan::{FLAGS, Plan, is_program};
 use super::samples::{Start, Wakes};
 use super::{Context, Row, Tell, common};
 use crate::args::bench::{Bench, BenchArgs};
+use crate::commands::common::cannot_be_run;
 use crate::commands::live::under;
 use crate::commands::play::{Play, Recorded};
 use crate::failure::Failure;
@@ -39,10 +40,11 @@ pub fn rows(
     interrupted: &Arc<AtomicBool>,
     tell: Tell<'_>,
 ) -> Result<Vec<Row>, Failure> {
-    let plan = Plan::new(args);
+    let plan = Plan::new(args)?;
     let here = machines::this();
     // What is not known is said before anything runs.
     common::candidates(&args.scheduler, &plan.knobs, here.kernel)?;
+    plan.parts.iter().try_for_each(|(_, work)| work::load(work).map(drop))?;
     let mut rows = Vec::new();
     for (part, work) in &plan.parts {
         for scheduler in &args.scheduler {
@@ -71,7 +73,7 @@ struct Live<'a> {
 impl Live<'_> {
     fn row(&self, part: &str, work: &str) -> Result<Row, Failure> {
         let run = || match self.args.bench {
-            Bench::Hackbench if !self.args.model => self.program(part),
+            _ if is_program(self.args) => self.program(part),
             _ => self.part(part, work),
         };
         let (mut row, ended) = match self.scheduler {
@@ -187,16 +189,16 @@ impl Live<'_> {
 
     /// The program hackbench, by its own words.
     fn program(&self, part: &str) -> Result<Row, Failure> {
-        let values = ["groups", "loops", "fds", "bytes"].map(|name| self.plan.value(name));
-        let flags = ["-g", "-l", "-f", "-s"];
         let mut command = Command::new("hackbench");
-        for (flag, value) in flags.iter().zip(&values) {
-            command.args([*flag, value.as_str()]);
+        for (name, flag) in FLAGS {
+            command.arg(flag).arg(self.plan.value(name));
         }
         let began = Instant::now();
         let output = command.output().map_err(|error| {
+            let instead = "or play its model with --model";
             Failure::Machine(anyhow!(
-                "hackbench cannot be run: {error}. Install it (Debian: apt install rt-tests), or play its model with --model"
+                "{} {instead}",
+                cannot_be_run("hackbench", &error, "install it (Debian: apt install rt-tests),")
             ))
         })?;
         let wall = Nanos(began.elapsed().as_nanos() as u64);

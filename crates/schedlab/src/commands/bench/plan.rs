@@ -2,6 +2,8 @@
 
 use super::interbench;
 use crate::args::bench::{Bench, BenchArgs};
+use crate::failure::Failure;
+use anyhow::anyhow;
 use schedlab_model::workload::builtin::{BUILTINS, Builtin};
 
 /// The parts with their workloads, and settings that are none of theirs.
@@ -35,14 +37,20 @@ fn usual(bench: Bench) -> &'static [&'static str] {
 
 impl Plan {
     /// Of the command line.
-    pub fn new(args: &BenchArgs) -> Plan {
+    ///
+    /// # Errors
+    /// A parameter that means nothing to what is run.
+    pub fn new(args: &BenchArgs) -> Result<Plan, Failure> {
         let builtin = workload(args.bench);
         let (given, knobs): (Vec<String>, Vec<String>) =
             args.set.iter().cloned().partition(|set| is_parameter(args.bench, set));
+        if is_program(args) {
+            check_flags(&given)?;
+        }
         let own = if args.quick { quick(args.bench) } else { usual(args.bench) };
         let parameters: Vec<String> = own.iter().map(|set| (*set).to_owned()).chain(given).collect();
         let parts = parts(args.bench, &parameters);
-        Plan { parts, knobs, parameters, builtin }
+        Ok(Plan { parts, knobs, parameters, builtin })
     }
 
     /// Value of a parameter.
@@ -52,6 +60,24 @@ impl Plan {
         let given = self.parameters.iter().rev().find_map(|set| of(set));
         given.unwrap_or_else(|| default.map_or("", |(_, value, _)| value).to_owned())
     }
+}
+
+/// Whether the program of the benchmark's name is run, not a model.
+pub fn is_program(args: &BenchArgs) -> bool {
+    args.bench == Bench::Hackbench && args.live && !args.model
+}
+
+/// Parameters of hackbench that the program has, too, with its flags.
+pub const FLAGS: [(&str, &str); 4] = [("groups", "-g"), ("loops", "-l"), ("fds", "-f"), ("bytes", "-s")];
+
+/// The program cannot be told what only its model has.
+fn check_flags(given: &[String]) -> Result<(), Failure> {
+    let is_flag = |set: &&String| FLAGS.iter().any(|(name, _)| set.split('=').next() == Some(name));
+    let Some(set) = given.iter().find(|set| !is_flag(set)) else { return Ok(()) };
+    let known = FLAGS.map(|(name, _)| name).join(", ");
+    Err(Failure::BadInput(anyhow!(
+        "--set {set}: the program hackbench takes {known}; --model plays its model, which has all parameters"
+    )))
 }
 
 fn workload(bench: Bench) -> &'static Builtin {
@@ -73,9 +99,10 @@ fn parts(bench: Bench, parameters: &[String]) -> Vec<(String, String)> {
         format!("{name}:{}", all.collect::<Vec<_>>().join(","))
     };
     match bench {
-        Bench::Wakeup => {
-            vec![("rt".to_owned(), work(&["rt=1"])), ("normal".to_owned(), work(&["rt=0"]))]
-        }
+        Bench::Wakeup => match parameters.iter().rev().find(|set| set.starts_with("rt=")) {
+            Some(set) => vec![(if set == "rt=0" { "normal" } else { "rt" }.to_owned(), work(&[]))],
+            None => vec![("rt".to_owned(), work(&["rt=1"])), ("normal".to_owned(), work(&["rt=0"]))],
+        },
         Bench::Hackbench | Bench::Programs => vec![(name.to_owned(), work(&[]))],
         Bench::Interbench => {
             let part = |(task, load): (&str, &str)| {

@@ -22,7 +22,7 @@ pub fn rows(
     interrupted: &Arc<AtomicBool>,
     tell: Tell<'_>,
 ) -> Result<Vec<Row>, Failure> {
-    let plan = Plan::new(args);
+    let plan = Plan::new(args)?;
     let parts = &plan.parts;
     let works: Vec<String> = parts.iter().map(|(_, work)| work.clone()).collect();
     let prepared = common::prepare(&works, &args.machine, false, 1)?;

@@ -89,6 +89,9 @@ pub fn repair_first(command: &Command) {
 
 /// The object, its knobs as numbers, and whom it is given.
 fn load_of(choice: &SchedulerChoice, scope: Scope) -> Result<Load, Failure> {
+    if !Path::new(&choice.scheduler).exists() {
+        check_name(&choice.scheduler)?;
+    }
     let object = schedulers::bytes(&choice.scheduler)?.into_owned();
     let library = schedulers::library().contains(&choice.scheduler.as_str());
     let name = if library {
@@ -99,6 +102,16 @@ fn load_of(choice: &SchedulerChoice, scope: Scope) -> Result<Load, Failure> {
     };
     let knobs = knobs_of(&name, &sets(&choice.set, choice.weights.as_deref()))?;
     Ok(Load { name, knobs, scope, object })
+}
+
+/// Knobs behind the name are what candidates of `compare` and `bench` have.
+fn check_name(text: &str) -> Result<(), Failure> {
+    let Some((name, knobs)) = text.split_once(':') else { return Ok(()) };
+    let sets: Vec<String> = knobs.split(':').map(|knob| format!("--set {knob}")).collect();
+    Err(Failure::BadInput(anyhow!(
+        "'{text}': one scheduler is named here, and its knobs by --set: {name} {}",
+        sets.join(" ")
+    )))
 }
 
 /// Knobs with their values in the unit of the object, within their bounds.

@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use schedlab_programs::Work;
 use serde::{Deserialize, Serialize};
 
-pub use sysbench::is_installed as has_sysbench;
+pub use sysbench::{is_installed as has_sysbench, why_not as why_no_sysbench};
 
 /// What a program's run came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

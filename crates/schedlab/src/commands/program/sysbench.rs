@@ -2,10 +2,22 @@
 
 use super::Made;
 use crate::args::program::Which;
+use crate::commands::common::cannot_be_run;
 use crate::failure::Failure;
 use anyhow::anyhow;
 use schedlab_programs::{ProgramError, THREADS_MAX, Work};
 use std::process::Command;
+
+/// What to do where it is not.
+const INSTALL: &str = "install it (Debian: apt install sysbench),";
+
+/// Why it cannot be run here.
+pub fn why_not() -> String {
+    match Command::new("sysbench").arg("--version").output() {
+        Err(error) => cannot_be_run("sysbench", &error, INSTALL),
+        Ok(output) => format!("sysbench --version failed ({}): {INSTALL}", output.status),
+    }
+}
 
 /// Whether it can be run here.
 pub fn is_installed() -> bool {
@@ -24,9 +36,8 @@ pub(super) fn run(which: Which, work: Work) -> Result<Made, Failure> {
     command.arg(test).arg(format!("--threads={}", work.threads)).arg(format!("--events={}", work.size));
     // Until the events are done, however long that takes.
     let output = command.args(["--time=0", "run"]).output().map_err(|error| {
-        Failure::Machine(anyhow!(
-            "sysbench cannot be run: {error}. Install it (Debian: apt install sysbench), or take primes, its cpu test in kind"
-        ))
+        let instead = "or take primes, its cpu test in kind";
+        Failure::Machine(anyhow!("{} {instead}", cannot_be_run("sysbench", &error, INSTALL)))
     })?;
     let text = String::from_utf8_lossy(&output.stdout);
     let (Some(seconds), Some(events)) = (seconds(&text), events(&text)) else {

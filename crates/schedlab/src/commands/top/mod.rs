@@ -90,7 +90,12 @@ fn plain(
         }
         (before, shown) = (now, shown + 1);
     }
-    Ok(())
+    // Without a number of intervals its end is whatever ends it, as of top(1).
+    if args.iterations.is_some_and(|iterations| shown < iterations) {
+        Err(Failure::Interrupted)
+    } else {
+        Ok(())
+    }
 }
 
 fn open(json: Option<&Path>) -> Result<Box<dyn Write>, Failure> {

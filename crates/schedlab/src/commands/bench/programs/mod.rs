@@ -11,7 +11,7 @@ use super::super::common;
 use super::Tell;
 use crate::args::bench::BenchArgs;
 use crate::args::program::Which;
-use crate::commands::program::has_sysbench;
+use crate::commands::program::{has_sysbench, why_no_sysbench};
 use crate::failure::Failure;
 use anyhow::anyhow;
 use schedlab_model::outcome::Obtained;
@@ -61,10 +61,9 @@ impl Plan {
         }
         if let Some(missing) = programs.iter().find(|which| !there(which)) {
             return Err(match args.live {
-                true => Failure::Machine(anyhow!(
-                    "{} needs sysbench, which is not installed (Debian: apt install sysbench)",
-                    missing.name()
-                )),
+                true => {
+                    Failure::Machine(anyhow!("{}: {} or leave it out", missing.name(), why_no_sysbench()))
+                }
                 false => Failure::BadInput(anyhow!(
                     "{} has no model of its own: take primes, or run it with --live",
                     missing.name()
