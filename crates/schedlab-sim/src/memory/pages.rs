@@ -1,5 +1,6 @@
 //! Pages of processes: which are in memory, and in what order they are looked at to leave it.
 
+use super::CLUSTER;
 use super::disk::Disk;
 use schedlab_model::TaskId;
 use std::collections::VecDeque;
@@ -12,8 +13,7 @@ enum Place {
     Active,
     /// On the inactive list.
     Inactive,
-    /// In no address space any more and on its way to the disk: on the inactive list still until it has been written and is
-    /// looked at once more.
+    /// On the inactive list and in no address space any more: it is free once it has been written and is looked at again.
     Leaving,
     /// On the disk alone.
     Out,
@@ -30,7 +30,9 @@ struct Page {
     place: Place,
     /// Counts its moves: entries of lists with another number are stale.
     moves: u32,
-    /// The look that marked it as not used; 0 before the first.
+    /// The disk is writing it: who looks passes it (`PG_writeback`).
+    is_written: bool,
+    /// The number of the look that last marked it as not used.
     cleared: u64,
 }
 
@@ -52,7 +54,7 @@ impl Owned {
     }
 }
 
-/// Entries of the active list that may be stale, besides as many as are not.
+/// Entries of a list that may be stale, besides as many as are not.
 const STALE_MAX: u64 = 1_024;
 
 /// An entry of a list.
@@ -66,12 +68,12 @@ pub(super) struct Pages {
     active: VecDeque<Entry>,
     inactive: VecDeque<Entry>,
     /// Being written, with the time when that is done.
-    leaving: VecDeque<(u64, Entry)>,
+    writes: VecDeque<(u64, Entry)>,
     nr_active: u64,
-    /// Without those that are leaving.
+    /// With those that leave, as Linux counts them.
     nr_inactive: u64,
     nr_leaving: u64,
-    /// Looks at pages whether they were used, so far: time would not tell who ran before and who after.
+    /// Counts looks at whether a page was used: tells what came first of what happens at one time.
     looks: u64,
     /// First pages of processes that have ended; all have as many.
     spare: Vec<u32>,
@@ -95,21 +97,21 @@ impl Pages {
         self.nr_active
     }
 
-    /// On the list: what is being written is until it is free.
     pub(super) fn nr_inactive(&self) -> u64 {
-        self.nr_inactive + self.nr_leaving
+        self.nr_inactive
     }
 
-    /// In an address space.
+    /// Pages that are in an address space.
     pub(super) fn nr_mapped(&self) -> u64 {
-        self.nr_active + self.nr_inactive
+        self.nr_active + self.nr_inactive - self.nr_leaving
     }
 
     /// A process begins and writes to all of its pages.
     pub(super) fn begin(&mut self, task: TaskId, (used, idle): (u32, u32)) {
         let count = used + idle;
         let first = self.spare.pop().unwrap_or_else(|| {
-            let none = Page { owner: task, is_idle: false, place: Place::Gone, moves: 0, cleared: 0 };
+            let (is_idle, is_written) = (false, false);
+            let none = Page { owner: task, is_idle, place: Place::Gone, moves: 0, is_written, cleared: 0 };
             let first = self.pages.len() as u32;
             self.pages.extend(std::iter::repeat_n(none, count as usize));
             first
@@ -135,16 +137,11 @@ impl Pages {
         Some(freed)
     }
 
-    /// The task runs code of its own: it uses its pages (the processor sets the accessed bit of their entries).
+    /// The task uses its pages: the processor marks them (the accessed bit).
     pub(super) fn touch(&mut self, task: TaskId) {
         if let Some(owned) = self.tasks.get_mut(task.index()) {
             owned.ran = self.looks;
         }
-    }
-
-    /// Whether pages that it uses are in no address space.
-    pub(super) fn lacks(&self, task: TaskId) -> bool {
-        self.tasks.get(task.index()).is_some_and(|owned| owned.away > 0)
     }
 
     /// Looks at pages whether they were used, so far.
@@ -152,14 +149,23 @@ impl Pages {
         self.looks
     }
 
-    /// Maps those of its pages again that are still leaving (`do_swap_page` finds them in the swap cache, where they are on
-    /// the inactive list until they are looked at); how many that it uses are on the disk alone.
+    /// Whether some that it uses are not in its address space.
+    pub(super) fn lacks(&self, task: TaskId) -> bool {
+        self.tasks.get(task.index()).is_some_and(|owned| owned.away > 0)
+    }
+
+    /// Takes back those of its pages that are still leaving, which stay where they are in the inactive list
+    /// (`lookup_swap_cache`); how many that it uses are on the disk alone.
     pub(super) fn take_back(&mut self, task: TaskId) -> u64 {
         let Some(owned) = self.tasks.get(task.index()).filter(|owned| owned.away > 0) else { return 0 };
         let mut missing = 0;
         for page in owned.pages() {
             match self.pages[page as usize] {
-                Page { is_idle: false, place: Place::Leaving, .. } => self.come_back(page),
+                Page { is_idle: false, place: Place::Leaving, .. } => {
+                    self.pages[page as usize].place = Place::Inactive;
+                    self.nr_leaving -= 1;
+                    self.tasks[task.index()].away -= 1;
+                }
                 Page { is_idle: false, place: Place::Out, .. } => missing += 1,
                 _ => {}
             }
@@ -172,137 +178,144 @@ impl Pages {
         let owned = self.tasks[task.index()];
         for page in owned.pages() {
             if matches!(self.pages[page as usize], Page { is_idle: false, place: Place::Out, .. }) {
-                self.come_back(page);
+                self.tasks[task.index()].away -= 1;
+                self.activate(page);
             }
         }
     }
 
-    /// Looks at the oldest `count` of the active list (`refill_inactive_zone`). Where mapped pages may go, those that were
+    /// Looks at the oldest `count` of the active list (`shrink_active_list`). Where mapped pages may go, those that were
     /// not used since the last look become inactive.
     pub(super) fn refill(&mut self, count: u64, may_take: bool) -> Looked {
         let mut looked = Looked::default();
         for _ in 0..count.min(self.nr_active) {
-            let Some(page) = Pages::pop(&mut self.active, &self.pages, |place| place == Place::Active) else {
-                break;
-            };
+            let Some((page, moves)) = self.pop_active() else { break };
             if !may_take {
                 looked.passed += 1;
-                self.active.push_back((page, self.pages[page as usize].moves));
+                self.active.push_back((page, moves));
                 continue;
             }
             looked.searches += 1;
             if self.was_used(page) {
-                self.active.push_back((page, self.pages[page as usize].moves));
+                self.active.push_back((page, moves));
             } else {
                 self.take_out(page, Place::Inactive);
                 self.nr_inactive += 1;
-                self.inactive.push_back((page, self.pages[page as usize].moves));
+                self.push_inactive(page);
             }
         }
         looked
     }
 
-    /// Frees what has been written, and gives the oldest of the inactive list to the disk, `count` pages in all
-    /// (`shrink_inactive_list`); those that were used become active again, and those that are being written are passed.
+    /// Looks at the oldest of the inactive list, `count` and more, as they are taken by the cluster
+    /// (`shrink_inactive_list`): what has been written is freed, what was used becomes active again, the rest is given to
+    /// the disk and, like what is being written, goes to the list's young end.
     pub(super) fn shrink(&mut self, count: u64, disk: &mut Disk, now: u64) -> Looked {
+        self.end_writes(now);
         let mut looked = Looked::default();
         let mut written: Vec<Entry> = Vec::new();
-        let mut kept: Vec<Entry> = Vec::new();
-        for _ in 0..count {
-            if let Some(page) = self.pop_written(now) {
-                looked.passed += 1;
-                looked.freed += 1;
-                self.take_out(page, Place::Out);
-                continue;
+        let mut seen = 0;
+        while seen < count {
+            let batch: Vec<u32> = (0..CLUSTER).map_while(|_| self.pop_inactive()).collect();
+            if batch.is_empty() {
+                break;
             }
-            let is_listed = |place| matches!(place, Place::Inactive | Place::Leaving);
-            let Some(page) = Pages::pop(&mut self.inactive, &self.pages, is_listed) else { break };
-            if self.pages[page as usize].place == Place::Leaving {
-                looked.passed += 1;
-                kept.push((page, self.pages[page as usize].moves));
-                continue;
+            seen += batch.len() as u64;
+            for page in batch {
+                if self.shrink_page(page, &mut looked) {
+                    written.push((page, self.pages[page as usize].moves));
+                }
             }
-            looked.searches += 1;
-            if self.was_used(page) {
-                self.activate(page);
-                continue;
-            }
-            looked.searches += 1;
-            looked.written += 1;
-            self.take_out(page, Place::Leaving);
-            self.nr_leaving += 1;
-            let Page { owner, is_idle, moves, .. } = self.pages[page as usize];
-            self.tasks[owner.index()].away += u32::from(!is_idle);
-            written.push((page, moves));
-            kept.push((page, moves));
         }
-        // What was looked at is put back when all of it was.
-        self.inactive.extend(kept);
         if !written.is_empty() {
             // They lie together: one request of the disk.
             let at = disk.write(now, written.len() as u64);
-            self.leaving.extend(written.into_iter().map(|page| (at, page)));
+            self.writes.extend(written.into_iter().map(|page| (at, page)));
         }
         looked
+    }
+
+    /// One that was taken out of the inactive list (`shrink_page_list`); whether the disk is to write it.
+    fn shrink_page(&mut self, page: u32, looked: &mut Looked) -> bool {
+        let Page { owner, is_idle, place, is_written, .. } = self.pages[page as usize];
+        if is_written {
+            looked.passed += 1;
+            self.push_inactive(page);
+            return false;
+        }
+        if place == Place::Leaving {
+            looked.passed += 1;
+            looked.freed += 1;
+            self.take_out(page, Place::Out);
+            return false;
+        }
+        looked.searches += 1;
+        if self.was_used(page) {
+            self.activate(page);
+            return false;
+        }
+        looked.searches += 1;
+        looked.written += 1;
+        let at = &mut self.pages[page as usize];
+        (at.place, at.is_written) = (Place::Leaving, true);
+        self.nr_leaving += 1;
+        self.tasks[owner.index()].away += u32::from(!is_idle);
+        self.push_inactive(page);
+        true
     }
 
     /// When the next page that is being written is.
     pub(super) fn next_written(&self) -> Option<u64> {
-        self.leaving.front().map(|(at, _)| *at)
+        self.writes.front().map(|(at, _)| *at)
     }
 
-    /// The oldest that the disk is done with.
-    fn pop_written(&mut self, now: u64) -> Option<u32> {
-        while let Some(&(at, (page, moves))) = self.leaving.front() {
-            let is_stale = !matches!(self.pages[page as usize], Page { place: Place::Leaving, moves: now, .. } if now == moves);
-            if !is_stale && at > now {
-                return None;
-            }
-            self.leaving.pop_front();
-            if !is_stale {
-                return Some(page);
+    /// What the disk is done with goes to the list's old end (`rotate_reclaimable_page`), also if it was taken back.
+    fn end_writes(&mut self, now: u64) {
+        while let Some(&(_, (page, moves))) = self.writes.front().filter(|(at, _)| *at <= now) {
+            self.writes.pop_front();
+            let at = &mut self.pages[page as usize];
+            if at.moves == moves {
+                at.is_written = false;
+                at.moves = moves.wrapping_add(1);
+                self.inactive.push_front((page, at.moves));
             }
         }
-        None
     }
 
-    fn pop(list: &mut VecDeque<Entry>, pages: &[Page], is_listed: impl Fn(Place) -> bool) -> Option<u32> {
-        std::iter::from_fn(|| list.pop_front())
-            .find(|(page, moves)| {
-                let at = pages[*page as usize];
-                at.moves == *moves && is_listed(at.place)
-            })
-            .map(|(page, _)| page)
+    fn pop_active(&mut self) -> Option<Entry> {
+        let pages = &self.pages;
+        std::iter::from_fn(|| self.active.pop_front())
+            .find(|(page, moves)| pages[*page as usize].moves == *moves)
+    }
+
+    fn pop_inactive(&mut self) -> Option<u32> {
+        let pages = &self.pages;
+        let mut entries = std::iter::from_fn(|| self.inactive.pop_front());
+        entries.find(|(page, moves)| pages[*page as usize].moves == *moves).map(|(page, _)| page)
+    }
+
+    fn push_inactive(&mut self, page: u32) {
+        Pages::drop_stale(&mut self.inactive, &self.pages, self.nr_inactive);
+        self.inactive.push_back((page, self.pages[page as usize].moves));
+    }
+
+    fn drop_stale(list: &mut VecDeque<Entry>, pages: &[Page], listed: u64) {
+        if list.len() as u64 > 2 * listed + STALE_MAX {
+            list.retain(|(page, moves)| pages[*page as usize].moves == *moves);
+        }
     }
 
     /// Whether it was used since it was last asked (`page_referenced`).
     fn was_used(&mut self, page: u32) -> bool {
+        self.looks += 1;
         let Page { owner, is_idle, cleared, .. } = self.pages[page as usize];
         let used = if is_idle { cleared == 0 } else { self.tasks[owner.index()].ran >= cleared };
-        self.looks += 1;
         self.pages[page as usize].cleared = self.looks;
         used
     }
 
-    /// Back into the address space of its process: from the disk as an active page (`read_swap_cache_async`), else where it
-    /// is on the inactive list.
-    fn come_back(&mut self, page: u32) {
-        let at = &mut self.pages[page as usize];
-        self.tasks[at.owner.index()].away -= 1;
-        if at.place == Place::Leaving {
-            at.place = Place::Inactive;
-            self.nr_leaving -= 1;
-            self.nr_inactive += 1;
-        } else {
-            self.activate(page);
-        }
-    }
-
     fn activate(&mut self, page: u32) {
-        if self.active.len() as u64 > 2 * self.nr_active + STALE_MAX {
-            let pages = &self.pages;
-            self.active.retain(|(page, moves)| pages[*page as usize].moves == *moves);
-        }
+        Pages::drop_stale(&mut self.active, &self.pages, self.nr_active);
         self.take_out(page, Place::Active);
         self.nr_active += 1;
         self.active.push_back((page, self.pages[page as usize].moves));
@@ -314,10 +327,54 @@ impl Pages {
         match at.place {
             Place::Active => self.nr_active -= 1,
             Place::Inactive => self.nr_inactive -= 1,
-            Place::Leaving => self.nr_leaving -= 1,
+            Place::Leaving => {
+                self.nr_inactive -= 1;
+                self.nr_leaving -= 1;
+            }
             Place::Out | Place::Gone => {}
         }
         at.moves = at.moves.wrapping_add(1);
         at.place = to;
+        at.is_written = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schedlab_model::Nanos;
+    use schedlab_model::memory::MachineMemory;
+
+    /// One process of so many pages, all of them inactive and not used since.
+    fn inactive(count: u32) -> (Pages, Disk) {
+        let (find_page, disk_seek, disk_page) = (Nanos(0), Nanos(1_000), Nanos(10));
+        let mut pages = Pages::default();
+        pages.begin(TaskId(1), (count, 0));
+        pages.refill(u64::from(count), true);
+        pages.refill(u64::from(count), true);
+        assert_eq!((pages.nr_active(), pages.nr_inactive()), (0, u64::from(count)));
+        (pages, Disk::new(&MachineMemory { kib: 0, find_page, disk_seek, disk_page }))
+    }
+
+    /// Linux takes them out of the list by 32, however few are left to look at.
+    #[test]
+    fn inactive_pages_are_looked_at_by_the_cluster() {
+        let (mut pages, mut disk) = inactive(40);
+        assert_eq!(pages.shrink(5, &mut disk, 0).written, CLUSTER);
+        assert_eq!(pages.shrink(5, &mut disk, 0), Looked { searches: 16, passed: 24, written: 8, freed: 0 });
+        assert_eq!((pages.nr_inactive(), pages.nr_mapped()), (40, 0));
+    }
+
+    /// Who looks passes what is being written, also if its process has taken it back; then it is looked at first.
+    #[test]
+    fn a_page_that_is_taken_back_while_it_is_written_is_passed_until_it_is() {
+        let (mut pages, mut disk) = inactive(4);
+        assert_eq!(pages.shrink(4, &mut disk, 0).written, 4);
+        assert_eq!((pages.take_back(TaskId(1)), pages.nr_mapped()), (0, 4));
+        assert_eq!(pages.shrink(4, &mut disk, 1), Looked { searches: 0, passed: 4, written: 0, freed: 0 });
+        pages.touch(TaskId(1));
+        let at = pages.next_written().expect("the disk writes");
+        assert_eq!(pages.shrink(4, &mut disk, at), Looked { searches: 4, passed: 0, written: 0, freed: 0 });
+        assert_eq!((pages.nr_active(), pages.nr_inactive()), (4, 0), "it was used");
     }
 }
