@@ -367,6 +367,20 @@ fn virtual_runtime_and_cpu_time_are_drawn() {
     assert!(text.contains("CPU time of each task") && !text.contains("virtual runtime of each task"));
 }
 
+/// A page of a scheduler has its slices at every nice value, and a curve behind a better task only where that is another.
+#[test]
+fn slices_of_schedulers_are_drawn() {
+    let directory = scratch("slices");
+    for (scheduler, marks, behind) in [("nicksched", 80, true), ("ingosched", 40, false), ("fair", 40, false)]
+    {
+        run_in(&directory, &["show", scheduler, "--html", "s.html"]).done();
+        let page = std::fs::read_to_string(directory.join("s.html")).expect("a page");
+        assert_eq!(page.matches("<circle").count(), marks, "{scheduler}");
+        assert_eq!(page.contains("turn behind a task of nice -20"), behind, "{scheduler}");
+        assert_eq!(page.contains("instructions of scheduler code"), scheduler != "fair", "{scheduler}");
+    }
+}
+
 /// Whoever writes to `/dev/null` as root must find it there afterwards.
 #[test]
 fn results_go_into_pipes_and_through_links_and_replace_neither() {

@@ -198,7 +198,9 @@ fn simulated_recordings_have_the_characters_they_were_made_with() {
     let text = run(&["show", &path, "--character"]).done().out;
     assert!(text.contains("cannot tell") && text.contains("record for about 0."), "{text}");
     run(&["show", &known, "--character"]).refused(2, &["is no recording", "--record FILE"]);
-    for flag in [&["--character"][..], &["--html", "none.html"], &["--perfetto", "none.pftrace"]] {
+    run(&["show", &known, "--html", "none.html"])
+        .refused(2, &["is no recording", "schedulers of the library only"]);
+    for flag in [&["--character"][..], &["--perfetto", "none.pftrace"]] {
         for what in ["vtime", "fair"] {
             run(&[&["show", what], flag].concat())
                 .refused(2, &["is no recording", flag[0], "schedlab record"]);
