@@ -10,7 +10,7 @@ fn company(text: &str) -> Ended {
 }
 
 fn company_of(workload: &Workload) -> Ended {
-    let mut company = Company::gather(workload, 1, None).expect("gathers");
+    let company = Company::gather(workload, 1, None).expect("gathers");
     company.begin();
     company.wait(&|| false);
     company.end().expect("plays")
@@ -195,7 +195,7 @@ steps = [{ sleep = "50ms" }, { wake = { channel = "c", count = 1 } }, { take = {
 }
 
 fn error_after(text: &str, kill: impl Fn(&Company) -> libc::pid_t) -> String {
-    let mut company = Company::gather(&parse(text).expect("reads"), 1, None).expect("gathers");
+    let company = Company::gather(&parse(text).expect("reads"), 1, None).expect("gathers");
     company.begin();
     std::thread::sleep(Duration::from_millis(100));
     // SAFETY: a process of our play, which is not collected yet.
@@ -240,7 +240,7 @@ fn a_task_or_a_leader_that_is_killed_ends_the_play_as_an_error() {
 #[test]
 fn a_deadlock_is_told_with_who_waits() {
     let text = "name = \"d\"\n[channels]\nt = { type = \"tokens\" }\n[[task]]\nname = \"a\"\nsteps = [{ take = { channel = \"t\" } }]";
-    let mut company = Company::gather(&parse(text).expect("reads"), 1, None).expect("gathers");
+    let company = Company::gather(&parse(text).expect("reads"), 1, None).expect("gathers");
     company.begin();
     company.wait(&|| false);
     let error = company.end().expect_err("nobody posts").to_string();

@@ -47,7 +47,10 @@ pub struct LoadArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = "EXAMPLES
   schedlab bench wakeup --quick
-  schedlab bench wakeup --scheduler ingosched,ingo_ll,nicksched,staircase --machine paper-plugsched --no-watchdog
+  schedlab bench wakeup --scheduler ingosched,ingo_ll,nicksched,staircase --machine paper-plugsched --no-watchdog \\
+    --set period=33ms --set loops=100 --set initial_bonus=0 --set wake_point=0 --set slice_point=0
+                       the slides' order of ordinary threads: nicksched, staircase, ingosched, ingo_ll; other settings of
+                       the last two make other orders (reproduce plugsched-2006 has the slides' whole set-up)
   schedlab bench interbench --scheduler fair,staircase --cpus 1 --set task=video --set load=x
   sudo schedlab bench wakeup --live --scheduler fair,staircase
   schedlab vm boot --kernel 7.2 -- schedlab bench wakeup --live --quick --scheduler fair,staircase
