@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
     let scope = if args.only_command { Scope::WhoAsks } else { Scope::AsDeclared };
     let mut load = load_of(&args.scheduler, scope)?;
-    if priorities::are_wanted(args) {
+    if priorities::are_drawn(args) {
         priorities::prepare(&mut load)?;
     }
     let partial = is_partial(&load)?;
@@ -75,7 +75,8 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
     say(&words::undone(undone_now));
     let value = serde_json::json!({"scheduler": load.name, "knobs": held.knobs, "partial": partial,
         "taken": taken, "wall_s": began.elapsed().as_secs_f64(), "code": code, "trip": trip,
-        "end": end, "undone": undone_now, "not_undone": not_undone, "costs": looks.costs});
+        "end": end, "undone": undone_now, "not_undone": not_undone, "costs": looks.costs,
+        "priorities": looks.log.as_ref().map(priorities::json)});
     write_json(args.json.as_deref(), &value)?;
     undone?;
     if interrupted {
@@ -105,7 +106,7 @@ const COSTS_EVERY: Duration = Duration::from_millis(200);
 impl Looks {
     fn begin(args: &RunArgs, load: &Load) -> Result<Looks, Failure> {
         let name = KernelStatus::read().map_err(failure)?.scheduler;
-        let log = priorities::are_wanted(args).then(|| PriorityLog::of(&name, &load.object)).flatten();
+        let log = priorities::are_logged(load).then(|| PriorityLog::of(&name, &load.object)).flatten();
         let counting = args.cost.then(Counting::start).transpose().map_err(failure)?;
         let counting = counting.map(|counting| (name, counting));
         Ok(Looks { log, counting, costs: Vec::new(), looked: Instant::now() })
@@ -135,7 +136,8 @@ impl Looks {
     }
 
     fn pictures(&self, args: &RunArgs, load: &Load) -> Result<String, Failure> {
-        self.log.as_ref().map_or(Ok(String::new()), |log| priorities::write(args, load, log))
+        let log = self.log.as_ref().filter(|_| priorities::are_drawn(args));
+        log.map_or(Ok(String::new()), |log| priorities::write(args, load, log))
     }
 
     fn cost_words(&self, wall: Duration) -> String {
