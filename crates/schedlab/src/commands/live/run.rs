@@ -93,6 +93,8 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
 /// What is looked at besides while the scheduler runs.
 struct Looks {
     log: Option<PriorityLog>,
+    /// Whether the log is drawn: names of tasks that soon end matter.
+    drawn: bool,
     /// The scheduler's name, while the kernel counts what its programs cost.
     counting: Option<(String, Counting)>,
     /// What they have cost, as last seen.
@@ -100,6 +102,9 @@ struct Looks {
     looked: Instant,
 }
 
+/// How often a log that is not drawn is read. Each look preempts the work, and tasks so preempted are charged for what they
+/// ran sooner than they would be.
+const LOG_EVERY: Duration = Duration::from_millis(500);
 /// How often costs are read: the programs are gone as soon as the scheduler is.
 const COSTS_EVERY: Duration = Duration::from_millis(200);
 
@@ -109,12 +114,17 @@ impl Looks {
         let log = priorities::are_logged(load).then(|| PriorityLog::of(&name, &load.object)).flatten();
         let counting = args.cost.then(Counting::start).transpose().map_err(failure)?;
         let counting = counting.map(|counting| (name, counting));
-        Ok(Looks { log, counting, costs: Vec::new(), looked: Instant::now() })
+        let drawn = priorities::are_drawn(args);
+        Ok(Looks { log, drawn, counting, costs: Vec::new(), looked: Instant::now() })
     }
 
-    /// Whether there is nothing to look at.
-    fn nothing(&self) -> bool {
-        self.log.is_none() && self.counting.is_none()
+    /// How often to look, if nothing else asks for more.
+    fn every(&self) -> Duration {
+        match &self.log {
+            _ if self.drawn || self.counting.is_some() => LOOK_OFTEN,
+            Some(_) => LOG_EVERY,
+            None => LOOK_RARELY,
+        }
     }
 
     fn look(&mut self, command: u32) {
@@ -136,7 +146,7 @@ impl Looks {
     }
 
     fn pictures(&self, args: &RunArgs, load: &Load) -> Result<String, Failure> {
-        let log = self.log.as_ref().filter(|_| priorities::are_drawn(args));
+        let log = self.log.as_ref().filter(|_| self.drawn);
         log.map_or(Ok(String::new()), |log| priorities::write(args, load, log))
     }
 
@@ -199,8 +209,8 @@ fn watch(
     holder.phase(HOLDING);
     let (began, command) = (Instant::now(), work.pid());
     // The end of the command wakes the holder, if it can be waited for.
-    let rests = canary.is_none() && looks.nothing() && work.descriptor().is_some();
-    let every = if rests { LOOK_RARELY } else { LOOK_OFTEN };
+    let rests = canary.is_none() && work.descriptor().is_some();
+    let every = if rests { looks.every() } else { LOOK_OFTEN };
     let wake = holder.serve(work.descriptor(), every, || {
         looks.look(command);
         let is_on = length.is_none_or(|length| began.elapsed() < length);
