@@ -7,17 +7,11 @@ mod ext_runs;
 mod priority_runs;
 
 use ext_runs::Run;
+use priority_runs::shared::{MS, scenario};
 use priority_runs::{free, run, run_at};
 use schedlab_model::event::{Event, EventKind, NullSink};
 use schedlab_model::machine::{Cost, Costs};
 use schedlab_sim::Simulation;
-
-const MS: u64 = 1_000_000;
-
-fn scenario(name: &str) -> String {
-    let path = format!("{}/../../tests/priorities/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read_to_string(path).expect("the scenario")
-}
 
 /// Mean and longest wait of the editor in µs, and how many of its 250 periods it ran in while the bomb was there.
 fn beside_bomb(scheduler: &str, knobs: &[(&str, i64)]) -> (u64, u64, u64) {
@@ -49,8 +43,7 @@ fn a_fork_bomb_leaves_an_interactive_task_alone_where_sleep_or_forks_count() {
 /// them for the limit times the tasks that can run, at most, and then for what they have left of their slices.
 #[test]
 fn an_expired_task_waits_for_the_starvation_limit_at_most() {
-    let text = "name = \"starvation\"\nduration = \"30s\"\n[[task]]\nname = \"hog\"\nsteps = [{ run = \"60s\" }]\n\
-        [[task]]\nname = \"player\"\ncount = 7\nsteps = [{ sleep = \"900ms\" }, { loop = { steps = [{ run = \"3ms\" }, { sleep = \"12ms\" }] } }]\n";
+    let text = &scenario("starvation");
     for scheduler in ["ingosched", "ingo_ll"] {
         let gap =
             |limit| run(scheduler, text, 1, &[("starvation_limit_ms", limit)]).longest_gap(1, 2_000 * MS);

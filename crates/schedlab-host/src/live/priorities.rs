@@ -9,17 +9,17 @@ use super::variables::Variable;
 use crate::process::Stat;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use schedlab_model::event::{PriorityChange, priority_changes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The knob that makes a scheduler log.
 pub const KNOB: &str = "log_changes";
 /// Ancestors looked at to find out whose a task is.
 const DEPTH_MAX: usize = 64;
 
-/// Who a task was when its first change was read.
+/// Who a task was when a change of it was last read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Person {
-    /// Its name; empty if it had ended by then.
+    /// Its name; empty if it had ended before it was ever looked at.
     pub name: String,
     /// Whether it is of the command.
     pub target: bool,
@@ -73,8 +73,13 @@ impl PriorityLog {
         let (entries, lost) = priority_changes(log, self.read, count as u64);
         self.read = count as u64;
         self.lost += lost;
-        for entry in &entries {
-            self.people.entry(entry.pid).or_insert_with(|| person(entry.pid, command as i32));
+        let changed: BTreeSet<i32> = entries.iter().map(|entry| entry.pid).collect();
+        for pid in changed {
+            let person = person(pid, command as i32);
+            // A task that has just been forked has its parent's name until it takes its own.
+            if !(person.name.is_empty() && self.people.contains_key(&pid)) {
+                self.people.insert(pid, person);
+            }
         }
         self.entries.extend(entries);
     }

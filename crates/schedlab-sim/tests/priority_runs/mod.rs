@@ -1,6 +1,8 @@
 //! What the tests of the priority schedulers of 2.6 share: runs without costs at 1000 Hz, so that times are those
 //! of the rules, and what is read off them.
 
+pub mod shared;
+
 use crate::ext_runs::Run;
 use schedlab_model::event::{Event, EventKind};
 use schedlab_model::machine::{Cost, Costs};
@@ -49,8 +51,13 @@ pub fn run(scheduler: &str, workload: &str, cpus: u32, knobs: &[(&str, i64)]) ->
 
 /// The same where things cost what they are said to.
 pub fn run_at(costs: Costs, scheduler: &str, workload: &str, cpus: u32, knobs: &[(&str, i64)]) -> Ran {
-    let mut config = Run { knobs, costs, ..Run::new(scheduler, workload, cpus) }.config();
-    config.machine.hz = 1000;
+    run_with(&Run { knobs, costs, ..Run::new(scheduler, workload, cpus) }, 1000)
+}
+
+/// The same under a kernel with so many ticks in a second.
+pub fn run_with(run: &Run<'_>, hz: u32) -> Ran {
+    let (mut config, scheduler) = (run.config(), run.scheduler);
+    config.machine.hz = hz;
     let mut simulation = Simulation::new(config).expect("valid");
     let mut events = Vec::new();
     let result = simulation.run(&mut events).expect("runs");
@@ -103,18 +110,7 @@ impl Ran {
     /// The longest time a task did not run, in ns, from then on.
     #[allow(dead_code, reason = "not every test binary asks")]
     pub fn longest_gap(&self, task: u32, from_ns: u64) -> u64 {
-        let (mut longest, mut since) = (0, Some(from_ns));
-        for event in &self.events {
-            let EventKind::Switch { prev, next, .. } = event.kind else { continue };
-            if next.0 == task {
-                longest = longest.max(since.take().map_or(0, |since| event.time.0.saturating_sub(since)));
-            }
-            if prev.0 == task && event.time.0 >= from_ns {
-                since = Some(event.time.0);
-            }
-        }
-        let end = self.events.last().map_or(0, |event| event.time.0);
-        longest.max(since.map_or(0, |since| end - since))
+        shared::longest_gap(&self.events, task, from_ns)
     }
 
     /// How long each stay of a task on a CPU lasted, in ns, that began after `from_ns`.

@@ -1,4 +1,4 @@
-//! What a command's run under a scheduler looked like: its dynamic priorities over time, as a trace and as a page.
+//! What a command's run under a scheduler looked like: its dynamic priorities over time, as a trace, as a page and in the JSON.
 
 use crate::args::live::RunArgs;
 use crate::failure::Failure;
@@ -16,17 +16,36 @@ use schedlab_model::time::Nanos;
 use schedlab_report::html::{self, LivePriorities, Picture};
 use schedlab_report::perfetto::{self, TraceInput};
 use schedlab_report::timeline::Timeline;
+use serde_json::{Value, json};
 
 /// Whether pictures were asked for.
-pub fn are_wanted(args: &RunArgs) -> bool {
+pub fn are_drawn(args: &RunArgs) -> bool {
     args.perfetto.is_some() || args.html.is_some()
+}
+
+/// Whether the scheduler logs its changes: for pictures, or since its knob says so.
+pub fn are_logged(load: &Load) -> bool {
+    load.knobs.iter().any(|(name, value)| name == KNOB && *value != 0)
+}
+
+/// The log for the JSON, oldest first: times count from the first change.
+pub fn json(log: &PriorityLog) -> Value {
+    let first = log.entries.iter().map(|entry| entry.time_ns).min().unwrap_or(0);
+    let change = |entry: &PriorityChange| {
+        let person = &log.people[&entry.pid];
+        json!({"time_ns": entry.time_ns - first, "pid": entry.pid, "name": person.name, "target": person.target,
+            "before": entry.before, "after": entry.after, "cause": entry.cause.name()})
+    };
+    let mut entries: Vec<&PriorityChange> = log.entries.iter().collect();
+    entries.sort_by_key(|entry| entry.time_ns);
+    json!({"changes": entries.into_iter().map(change).collect::<Vec<Value>>(), "lost": log.lost})
 }
 
 /// Makes a scheduler log its changes of priority; an error if it cannot.
 pub fn prepare(load: &mut Load) -> Result<(), Failure> {
     if !can_log(&load.object) {
         return Err(Failure::BadInput(anyhow!(
-            "{} logs no changes of priority, so there is nothing to draw: ingosched, ingo_ll, nicksched and staircase do",
+            "{} logs no changes of priority, so there is nothing to draw: ingosched, ingo_ll, nicksched, staircase and fixed_priority do",
             load.name
         )));
     }

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
     let scope = if args.only_command { Scope::WhoAsks } else { Scope::AsDeclared };
     let mut load = load_of(&args.scheduler, scope)?;
-    if priorities::are_wanted(args) {
+    if priorities::are_drawn(args) {
         priorities::prepare(&mut load)?;
     }
     let partial = is_partial(&load)?;
@@ -75,7 +75,8 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
     say(&words::undone(undone_now));
     let value = serde_json::json!({"scheduler": load.name, "knobs": held.knobs, "partial": partial,
         "taken": taken, "wall_s": began.elapsed().as_secs_f64(), "code": code, "trip": trip,
-        "end": end, "undone": undone_now, "not_undone": not_undone, "costs": looks.costs});
+        "end": end, "undone": undone_now, "not_undone": not_undone, "costs": looks.costs,
+        "priorities": looks.log.as_ref().map(priorities::json)});
     write_json(args.json.as_deref(), &value)?;
     undone?;
     if interrupted {
@@ -92,6 +93,8 @@ pub fn run(args: &RunArgs, context: Context) -> Result<(), Failure> {
 /// What is looked at besides while the scheduler runs.
 struct Looks {
     log: Option<PriorityLog>,
+    /// Whether the log is drawn: names of tasks that soon end matter.
+    drawn: bool,
     /// The scheduler's name, while the kernel counts what its programs cost.
     counting: Option<(String, Counting)>,
     /// What they have cost, as last seen.
@@ -99,21 +102,29 @@ struct Looks {
     looked: Instant,
 }
 
+/// How often a log that is not drawn is read. Each look preempts the work, and tasks so preempted are charged for what they
+/// ran sooner than they would be.
+const LOG_EVERY: Duration = Duration::from_millis(500);
 /// How often costs are read: the programs are gone as soon as the scheduler is.
 const COSTS_EVERY: Duration = Duration::from_millis(200);
 
 impl Looks {
     fn begin(args: &RunArgs, load: &Load) -> Result<Looks, Failure> {
         let name = KernelStatus::read().map_err(failure)?.scheduler;
-        let log = priorities::are_wanted(args).then(|| PriorityLog::of(&name, &load.object)).flatten();
+        let log = priorities::are_logged(load).then(|| PriorityLog::of(&name, &load.object)).flatten();
         let counting = args.cost.then(Counting::start).transpose().map_err(failure)?;
         let counting = counting.map(|counting| (name, counting));
-        Ok(Looks { log, counting, costs: Vec::new(), looked: Instant::now() })
+        let drawn = priorities::are_drawn(args);
+        Ok(Looks { log, drawn, counting, costs: Vec::new(), looked: Instant::now() })
     }
 
-    /// Whether there is nothing to look at.
-    fn nothing(&self) -> bool {
-        self.log.is_none() && self.counting.is_none()
+    /// How often to look, if nothing else asks for more.
+    fn every(&self) -> Duration {
+        match &self.log {
+            _ if self.drawn || self.counting.is_some() => LOOK_OFTEN,
+            Some(_) => LOG_EVERY,
+            None => LOOK_RARELY,
+        }
     }
 
     fn look(&mut self, command: u32) {
@@ -135,7 +146,8 @@ impl Looks {
     }
 
     fn pictures(&self, args: &RunArgs, load: &Load) -> Result<String, Failure> {
-        self.log.as_ref().map_or(Ok(String::new()), |log| priorities::write(args, load, log))
+        let log = self.log.as_ref().filter(|_| self.drawn);
+        log.map_or(Ok(String::new()), |log| priorities::write(args, load, log))
     }
 
     fn cost_words(&self, wall: Duration) -> String {
@@ -197,8 +209,8 @@ fn watch(
     holder.phase(HOLDING);
     let (began, command) = (Instant::now(), work.pid());
     // The end of the command wakes the holder, if it can be waited for.
-    let rests = canary.is_none() && looks.nothing() && work.descriptor().is_some();
-    let every = if rests { LOOK_RARELY } else { LOOK_OFTEN };
+    let rests = canary.is_none() && work.descriptor().is_some();
+    let every = if rests { looks.every() } else { LOOK_OFTEN };
     let wake = holder.serve(work.descriptor(), every, || {
         looks.look(command);
         let is_on = length.is_none_or(|length| began.elapsed() < length);
