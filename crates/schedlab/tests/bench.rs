@@ -113,6 +113,7 @@ fn bad_settings_are_named() {
     let refused = run(&["bench", "wakeup", "--set", "period=never"]).refused(2, &["period=never"]);
     assert!(refused.out.is_empty());
     run(&["bench", "wakeup", "--set", "colour=red"]).refused(2, &["colour"]);
+    run(&["bench", "hackbench", "--set", "threads=0"]).refused(2, &["hackbench itself has groups, loops"]);
     run(&["bench", "interbench", "--set", "load=hack"]).refused(2, &["hack", "none, video, x, burn"]);
     for (bench, set, remedy) in [
         ("wakeup", "samples=0", "1 to 1000000"),

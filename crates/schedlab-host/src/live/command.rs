@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -148,10 +148,10 @@ fn terminate(child: &mut Child) {
 /// Where a command is found, as the shell would find it, so that one that is not there is told before anything is changed.
 pub fn find(program: &str) -> Result<PathBuf, Error> {
     let found = if program.contains('/') {
-        Some(PathBuf::from(program)).filter(is_program)
+        Some(PathBuf::from(program)).filter(|path| is_program(path))
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_program)
+        std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| is_program(path))
     };
     found.ok_or_else(|| match found_unexecutable(program) {
         Some(path) => Error::NoProgramFile(path.display().to_string()),
@@ -169,7 +169,7 @@ pub fn found_unexecutable(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_there)
 }
 
-fn is_program(path: &PathBuf) -> bool {
+fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 

@@ -47,10 +47,11 @@ pub struct LoadArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = "EXAMPLES
   schedlab bench wakeup --quick
-  schedlab bench wakeup --scheduler ingosched,ingo_ll,nicksched,staircase --machine paper-plugsched --no-watchdog \\
-    --set period=33ms --set loops=100 --set initial_bonus=0 --set wake_point=0 --set slice_point=0
-                       the slides' order of ordinary threads: nicksched, staircase, ingosched, ingo_ll; other settings of
-                       the last two make other orders (reproduce plugsched-2006 has the slides' whole set-up)
+  schedlab bench wakeup --scheduler ingosched,ingo_ll,nicksched,staircase --no-watchdog \\
+    --machine paper-plugsched --set period=33ms --set loops=100 \\
+    --set initial_bonus=0 --set wake_point=0 --set slice_point=0
+             an ordinary thread is back soonest under nicksched, then staircase, ingosched, ingo_ll,
+             as in the slides; the last two depend on these settings (see reproduce plugsched-2006)
   schedlab bench interbench --scheduler fair,staircase --cpus 1 --set task=video --set load=x
   sudo schedlab bench wakeup --live --scheduler fair,staircase
   schedlab vm boot --kernel 7.2 -- schedlab bench wakeup --live --quick --scheduler fair,staircase
@@ -67,9 +68,9 @@ how late it ran itself after its timer. interbench runs every task beside every 
 rt=1, as with interbench -r, only audio and video, real-time, in us. Its SD is what interbench 0.31 prints, next to the
 true one. programs runs each program alone and while all others are run again and again beside it.
 
-Ctrl-C, SIGTERM and a terminal that goes away end the benchmark and keep the samples so far. If it is killed they are in
-FILE.part, of live runs without --json FILE in schedlab-bench-NAME-PID.part in the current directory
-(docs/benchmarks.md).")]
+Ctrl-C, SIGTERM and a terminal that goes away end the benchmark and keep the samples so far. If it
+is killed they are in FILE.part, of live runs without --json FILE in schedlab-bench-NAME-PID.part in
+the current directory (docs/benchmarks.md).")]
 pub struct BenchArgs {
     /// Benchmark
     #[arg(value_enum)]

@@ -27,6 +27,7 @@ use schedlab_report::{json, parquet};
 use schedlab_sim::ext::kernel_btf;
 use schedlab_sim::replay::{self, Replay, ReplayOptions};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -294,8 +295,20 @@ fn apply(all: &mut [Candidate], text: &str, kernel: KernelVersion) -> Result<(),
     }
     let lists = "`schedlab list schedulers` lists those of the library";
     why = if why.is_empty() { lists.to_owned() } else { format!("{why}; {lists}") };
-    Err(fail(format!("no candidate has a knob `{key}`: {why}")))
+    Err(Failure::input(NoKnob(format!("--set {text}: no candidate has a knob `{key}`: {why}"))))
 }
+
+/// Nobody has a knob of that name: who has settings of another kind may tell them.
+#[derive(Debug)]
+pub struct NoKnob(String);
+
+impl fmt::Display for NoKnob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoKnob {}
 
 /// Knobs of objects exist and are within their bounds.
 fn check_knobs(candidate: &Candidate) -> Result<(), Failure> {

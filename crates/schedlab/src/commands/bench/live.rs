@@ -9,7 +9,7 @@ use super::interbench::Frames;
 use super::loads::{self, Loads};
 use super::plan::{FLAGS, Plan, is_program};
 use super::samples::{Start, Wakes};
-use super::{Context, Row, Tell, common};
+use super::{Context, Row, Tell};
 use crate::args::bench::{Bench, BenchArgs};
 use crate::commands::common::cannot_be_run;
 use crate::commands::live::under;
@@ -43,7 +43,7 @@ pub fn rows(
     let plan = Plan::new(args)?;
     let here = machines::this();
     // What is not known is said before anything runs.
-    common::candidates(&args.scheduler, &plan.knobs, here.kernel)?;
+    plan.candidates(&args.scheduler, here.kernel)?;
     plan.parts.iter().try_for_each(|(_, work)| work::load(work).map(drop))?;
     let mut rows = Vec::new();
     for (part, work) in &plan.parts {

@@ -2,8 +2,11 @@
 
 use super::interbench;
 use crate::args::bench::{Bench, BenchArgs};
+use crate::commands::common::{self, NoKnob};
 use crate::failure::Failure;
 use anyhow::anyhow;
+use schedlab_model::lever::Candidate;
+use schedlab_model::machine::KernelVersion;
 use schedlab_model::workload::builtin::{BUILTINS, Builtin};
 
 /// The parts with their workloads, and settings that are none of theirs.
@@ -59,6 +62,22 @@ impl Plan {
         let default = self.builtin.parameters.iter().find(|(known, ..)| *known == name);
         let given = self.parameters.iter().rev().find_map(|set| of(set));
         given.unwrap_or_else(|| default.map_or("", |(_, value, _)| value).to_owned())
+    }
+
+    /// The schedulers with the settings that are none of the benchmark's.
+    ///
+    /// # Errors
+    /// As of [`common::candidates`]; what nobody has may have been meant for the benchmark.
+    pub fn candidates(&self, list: &[String], kernel: KernelVersion) -> Result<Vec<Candidate>, Failure> {
+        let made = common::candidates(list, &self.knobs, kernel);
+        made.map_err(|failure| match failure {
+            Failure::BadInput(error) if error.is::<NoKnob>() => {
+                let own: Vec<&str> = self.builtin.parameters.iter().map(|(name, ..)| *name).collect();
+                let (bench, own) = (self.builtin.name, own.join(", "));
+                Failure::BadInput(anyhow!("{error}; {bench} itself has {own}"))
+            }
+            other => other,
+        })
     }
 }
 

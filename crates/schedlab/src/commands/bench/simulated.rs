@@ -26,7 +26,7 @@ pub fn rows(
     let parts = &plan.parts;
     let works: Vec<String> = parts.iter().map(|(_, work)| work.clone()).collect();
     let prepared = common::prepare(&works, &args.machine, false, 1)?;
-    let candidates = common::candidates(&args.scheduler, &plan.knobs, prepared.pieces[0].machine.kernel)?;
+    let candidates = plan.candidates(&args.scheduler, prepared.pieces[0].machine.kernel)?;
     let mut machine =
         SimulatedMachine::new(prepared.pieces, args.jobs, args.duration, Arc::clone(interrupted))
             .with_watchdog(!args.no_watchdog);
