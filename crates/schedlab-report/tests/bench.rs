@@ -44,12 +44,7 @@ fn documents() -> Vec<BenchDocument> {
 
 #[test]
 fn the_published_schema_is_that_of_the_types() {
-    let fresh = bench::schema();
-    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-        std::fs::write(SCHEMA_FILE, &fresh).expect("docs/schema is writable");
-    }
-    let published = std::fs::read_to_string(SCHEMA_FILE).unwrap_or_default();
-    assert_eq!(published, fresh, "docs/schema is stale: run the test again with UPDATE_SNAPSHOTS=1");
+    schema::assert_published(SCHEMA_FILE, &bench::schema());
 }
 
 #[test]

@@ -11,18 +11,12 @@ mod toy;
 use schedlab_report::html::{self, Picture};
 use schedlab_report::timeline::Timeline;
 use schedlab_report::{json, text};
-use std::path::Path;
 
 const SCHEMA_FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/result.schema.json");
 
 #[test]
 fn the_published_schema_is_that_of_the_types() {
-    let fresh = json::schema();
-    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-        std::fs::write(SCHEMA_FILE, &fresh).expect("docs/schema is writable");
-    }
-    let published = std::fs::read_to_string(Path::new(SCHEMA_FILE)).unwrap_or_default();
-    assert_eq!(published, fresh, "docs/schema is stale: run the test again with UPDATE_SNAPSHOTS=1");
+    schema::assert_published(SCHEMA_FILE, &json::schema());
 }
 
 #[test]

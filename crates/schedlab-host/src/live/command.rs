@@ -147,26 +147,27 @@ fn terminate(child: &mut Child) {
 
 /// Where a command is found, as the shell would find it, so that one that is not there is told before anything is changed.
 pub fn find(program: &str) -> Result<PathBuf, Error> {
-    let found = if program.contains('/') {
-        Some(PathBuf::from(program)).filter(|path| is_program(path))
-    } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| is_program(path))
-    };
-    found.ok_or_else(|| match found_unexecutable(program) {
-        Some(path) => Error::NoProgramFile(path.display().to_string()),
-        None => Error::NoCommand(program.to_owned()),
+    places(program).into_iter().find(|path| is_program(path)).ok_or_else(|| {
+        match found_unexecutable(program) {
+            Some(path) => Error::NoProgramFile(path.display().to_string()),
+            None => Error::NoCommand(program.to_owned()),
+        }
     })
 }
 
 /// What has the name of a program on PATH, or is the file that was named, and may not be executed; the first.
 pub fn found_unexecutable(program: &str) -> Option<PathBuf> {
     let is_there = |path: &PathBuf| !program.is_empty() && path.is_file() && !is_program(path);
+    places(program).into_iter().find(is_there)
+}
+
+/// Where a program of that name may lie: its file if that was named, else in each directory of PATH.
+fn places(program: &str) -> Vec<PathBuf> {
     if program.contains('/') {
-        return Some(PathBuf::from(program)).filter(is_there);
+        return vec![PathBuf::from(program)];
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_there)
+    std::env::split_paths(&path).map(|directory| directory.join(program)).collect()
 }
 
 fn is_program(path: &Path) -> bool {

@@ -75,10 +75,11 @@ impl PriorityLog {
         self.lost += lost;
         let changed: BTreeSet<i32> = entries.iter().map(|entry| entry.pid).collect();
         for pid in changed {
-            let person = person(pid, command as i32);
-            // A task that has just been forked has its parent's name until it takes its own.
-            if !(person.name.is_empty() && self.people.contains_key(&pid)) {
-                self.people.insert(pid, person);
+            let person = self.people.entry(pid).or_insert_with(|| person(pid, command as i32));
+            // A task that has just been forked has its parent's name until it takes its own. Whose it is stays, also when
+            // its parent has ended.
+            if let Some(stat) = Stat::of(pid) {
+                person.name = stat.name;
             }
         }
         self.entries.extend(entries);
@@ -86,8 +87,7 @@ impl PriorityLog {
 }
 
 fn person(pid: i32, command: i32) -> Person {
-    let Some(stat) = Stat::of(pid) else { return Person::default() };
-    Person { target: descends(pid, command), name: stat.name }
+    Person { target: descends(pid, command), ..Person::default() }
 }
 
 /// Whether a task's process is this one, or one of its descendants.

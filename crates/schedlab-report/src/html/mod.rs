@@ -14,7 +14,7 @@ mod tables;
 mod timeline;
 
 pub use priorities::{LivePriorities, page as live_priorities};
-pub use slices::{SchedulerPage, SliceCurve, page as scheduler_page};
+pub use slices::{CallbackCost, DecisionCost, SchedulerPage, SliceCurve, page as scheduler_page};
 
 use crate::result::{ResultFile, TimeKind, TriageRecord};
 use crate::text;

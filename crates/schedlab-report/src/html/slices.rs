@@ -3,6 +3,7 @@
 use super::distributions::round_time;
 use super::svg::{self, Scale};
 use super::{Frame, escape, framed, table};
+use serde::Serialize;
 use std::fmt::Write;
 
 const WIDTH: f64 = 1000.0;
@@ -19,6 +20,28 @@ pub struct SliceCurve<'a> {
     pub points: Vec<(i32, u64)>,
 }
 
+/// What a callback costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CallbackCost {
+    /// Its name.
+    pub callback: String,
+    /// How often it was called for each switch.
+    pub calls_per_switch: f64,
+    /// Instructions of a call on average.
+    pub instructions_mean: f64,
+    /// And at most.
+    pub instructions_max: u64,
+}
+
+/// What a decision costs: eight pairs of tasks that wake each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DecisionCost {
+    /// Instructions of scheduler code for each switch.
+    pub instructions_per_switch: f64,
+    /// Callbacks, the dearest first.
+    pub callbacks: Vec<CallbackCost>,
+}
+
 /// A scheduler, as far as its page needs it.
 pub struct SchedulerPage<'a> {
     /// Its name.
@@ -29,8 +52,8 @@ pub struct SchedulerPage<'a> {
     pub essay: &'a str,
     /// Its slices.
     pub curves: &'a [SliceCurve<'a>],
-    /// Callbacks: name, calls for each switch, instructions of a call in the mean and at most.
-    pub costs: &'a [(String, f64, f64, u64)],
+    /// What its decisions cost on four CPUs, if it is an object.
+    pub decision: Option<&'a DecisionCost>,
     /// The program's version.
     pub version: &'a str,
 }
@@ -45,7 +68,8 @@ pub fn page(scheduler: &SchedulerPage<'_>) -> String {
         .collect();
     let essay =
         if essay.is_empty() { essay } else { format!("<section><h2>What it does</h2>{essay}</section>") };
-    let sections = [slices(scheduler.curves), costs(scheduler.costs), essay].concat();
+    let sections =
+        [slices(scheduler.curves), scheduler.decision.map(costs).unwrap_or_default(), essay].concat();
     framed(&Frame {
         title: scheduler.title,
         obtained: "simulated",
@@ -110,18 +134,18 @@ fn drawn(curve: &SliceCurve<'_>, color: &str, x: &Scale, y: &Scale) -> String {
     out
 }
 
-fn costs(costs: &[(String, f64, f64, u64)]) -> String {
-    if costs.is_empty() {
-        return String::new();
-    }
-    let rows: Vec<Vec<(String, &str)>> = costs
+fn costs(decision: &DecisionCost) -> String {
+    let rows: Vec<Vec<(String, &str)>> = decision
+        .callbacks
         .iter()
-        .map(|(callback, calls, mean, most)| {
-            let cells = [escape(callback), format!("{calls:.2}"), format!("{mean:.0}"), most.to_string()];
+        .map(|cost| {
+            let CallbackCost { callback, calls_per_switch, instructions_mean, instructions_max } = cost;
+            let (calls, mean) = (format!("{calls_per_switch:.2}"), format!("{instructions_mean:.0}"));
+            let cells = [escape(callback), calls, mean, instructions_max.to_string()];
             cells.into_iter().map(|cell| (cell, "")).collect()
         })
         .collect();
-    let all: f64 = costs.iter().map(|(_, calls, mean, _)| calls * mean).sum();
+    let all = decision.instructions_per_switch;
     let titles = ["Callback", "calls for each switch", "instructions, mean", "at most"];
     format!(
         "<section><h2>What a decision costs</h2><p>{all:.0} instructions of scheduler code for each switch: eight pairs \
@@ -143,13 +167,19 @@ mod tests {
             },
             SliceCurve { label: "behind", points: vec![(-20, 1_000_000)] },
         ];
-        let costs = [("enqueue".to_owned(), 1.0, 60.0, 90)];
+        let enqueue = CallbackCost {
+            callback: "enqueue".to_owned(),
+            calls_per_switch: 1.0,
+            instructions_mean: 60.0,
+            instructions_max: 90,
+        };
+        let decision = DecisionCost { instructions_per_switch: 60.0, callbacks: vec![enqueue] };
         let page = page(&SchedulerPage {
             title: "o1",
             facts: &[("Kernel", "7.2".to_owned())],
             essay: "One.\n\nTwo\nlines.",
             curves: &curves,
-            costs: &costs,
+            decision: Some(&decision),
             version: "1",
         });
         assert_eq!(page.matches("<circle").count(), 41);
@@ -172,7 +202,14 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_said() {
-        assert!(slices(&[]).contains("Nobody's turn ended"));
-        assert_eq!(costs(&[]), "");
+        let page = page(&SchedulerPage {
+            title: "none",
+            facts: &[],
+            essay: "",
+            curves: &[],
+            decision: None,
+            version: "1",
+        });
+        assert!(page.contains("Nobody's turn ended") && !page.contains("What a decision costs"));
     }
 }

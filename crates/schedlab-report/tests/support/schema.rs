@@ -7,6 +7,15 @@ use serde_json::Value;
 
 const ANNOTATIONS: &[&str] = &["$schema", "$id", "$defs", "title", "description", "default", "format"];
 
+/// The published schema is that of the types; `UPDATE_SNAPSHOTS=1` publishes it.
+pub fn assert_published(file: &str, fresh: &str) {
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(file, fresh).expect("docs/schema is writable");
+    }
+    let published = std::fs::read_to_string(file).unwrap_or_default();
+    assert_eq!(published, fresh, "docs/schema is stale: run the test again with UPDATE_SNAPSHOTS=1");
+}
+
 /// Every place where the value breaks the schema.
 pub fn errors(schema: &Value, value: &Value) -> Vec<String> {
     let mut errors = Vec::new();

@@ -13,7 +13,7 @@ use schedlab_model::policy::Nice;
 use schedlab_model::time::Nanos;
 use schedlab_model::topology::Topology;
 use schedlab_model::workload::file;
-use schedlab_report::html::SliceCurve;
+use schedlab_report::html::{CallbackCost, DecisionCost, SliceCurve};
 use schedlab_report::units;
 use schedlab_sim::ext::{ExtOptions, ExtScheduler};
 use schedlab_sim::{Scheduler, Simulation, SimulationConfig};
@@ -58,28 +58,6 @@ pub struct Beside {
     pub turn_ns: Option<u64>,
     /// Its part of the latency by weight: equation 3 of the paper of 2021.
     pub equation_ns: u64,
-}
-
-/// What a callback costs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CallbackCost {
-    /// Its name.
-    pub callback: String,
-    /// How often it was called for each switch.
-    pub calls_per_switch: f64,
-    /// Instructions of a call on average.
-    pub instructions_mean: f64,
-    /// And at most.
-    pub instructions_max: u64,
-}
-
-/// What a decision costs: eight pairs of tasks on four CPUs that wake each other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DecisionCost {
-    /// Instructions of scheduler code for each switch.
-    pub instructions_per_switch: f64,
-    /// Callbacks, the dearest first.
-    pub callbacks: Vec<CallbackCost>,
 }
 
 /// Both.

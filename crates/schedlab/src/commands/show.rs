@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 
 /// Shows it as text or JSON.
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let is_object = args.what.ends_with(".o") || schedulers::library().contains(&args.what.as_str());
+    let (is_fair, is_ours) = (args.what == FAIR, schedulers::library().contains(&args.what.as_str()));
+    let is_object = is_ours || args.what.ends_with(".o");
     let of_recordings = of_recordings(args);
-    let has_page = args.what == FAIR || schedulers::library().contains(&args.what.as_str());
-    let refused = of_recordings.filter(|flag| !(has_page && *flag == HTML));
-    if let Some(flag) = refused.filter(|_| is_object || args.what == FAIR) {
+    let has_page = |flag: &&str| *flag == HTML && (is_fair || is_ours);
+    if let Some(flag) = of_recordings.filter(|flag| (is_fair || is_object) && !has_page(flag)) {
         return Err(no_recording(&args.what, flag));
     }
-    if args.what == FAIR {
+    if is_fair {
         let kernel = args.kernel.unwrap_or(KernelVersion::V7_2);
         let curves = curves::measure_fair(kernel)?;
         write_page(args, "", kernel, &curves)?;
@@ -141,20 +141,12 @@ fn measured(
 fn write_page(args: &ShowArgs, essay: &str, kernel: KernelVersion, curves: &Curves) -> Result<(), Failure> {
     let Some(path) = &args.html else { return Ok(()) };
     let facts = [("Scheduler", args.what.clone()), ("Kernel", kernel.to_string())];
-    let costs: Vec<_> = curves
-        .decision
-        .iter()
-        .flat_map(|decision| &decision.callbacks)
-        .map(|cost| {
-            (cost.callback.clone(), cost.calls_per_switch, cost.instructions_mean, cost.instructions_max)
-        })
-        .collect();
     let page = html::scheduler_page(&SchedulerPage {
         title: &format!("{}: slices and decisions", args.what),
         facts: &facts,
         essay,
         curves: &curves.drawn(),
-        costs: &costs,
+        decision: curves.decision.as_ref(),
         version: env!("CARGO_PKG_VERSION"),
     });
     write_file(path, page.as_bytes())

@@ -1,7 +1,7 @@
 //! The slides' board, simulated.
 
 use super::printed::PLUGSCHED;
-use super::{Ours, Place, Run, Tell, code, of_reader, plain};
+use super::{Ours, Place, Run, Tell, code, of_reader, plain, quick};
 use crate::args::MachineChoice;
 use crate::args::bench::{Bench, BenchArgs};
 use crate::args::program::ProgramsChoice;
@@ -26,7 +26,7 @@ const WAKEUP: [&str; 5] = ["run=50us", "period=33ms", "settle=0ms", "loops=100",
 
 /// Blocks and turns take ten times what they take on a recent machine; memory and a disk of that time copy 100 and 20 MB in a
 /// second. All assumed.
-const INTERBENCH: [&str; 4] = ["copy=1ms", "turn=1ms", "mib=10ms", "swap=50ms"];
+const INTERBENCH: [&str; 5] = ["copy=1ms", "turn=1ms", "mib=10ms", "swap=50ms", "length=30s"];
 
 /// Runs of hackbench and of the wake-ups, each with the next seed. The tables have the first, as the slides have one; few
 /// samples decide some of its numbers, so claims of ratios are judged by the middle of all.
@@ -49,26 +49,24 @@ pub fn simulate(
 ) -> Result<Ours, Failure> {
     let board = Board { args, context, interrupted, tell };
     let runs = if args.quick { RUNS_QUICK } else { RUNS };
-    let length: &[&str] = if args.quick { &["length=3s"] } else { &["length=30s"] };
-    let interbench = [&INTERBENCH[..], length].concat();
-    let interbench_rt = [&interbench[..], &["rt=1"]].concat();
+    let interbench_rt = [&INTERBENCH[..], &["rt=1"]].concat();
     Ok(Ours {
         place: Place::Board,
         first: board.run(args.seed)?,
-        interbench: board.all("interbench", Bench::Interbench, &interbench, args.seed)?,
+        interbench: board.all("interbench", Bench::Interbench, &INTERBENCH, args.seed)?,
         interbench_rt: board.all("interbench_rt", Bench::Interbench, &interbench_rt, args.seed)?,
-        wakeup_unfitted: board.all(
-            "wakeup_unfitted",
-            Bench::Wakeup,
-            &board.wakeup(&["cold=0ms"]),
-            args.seed,
-        )?,
+        wakeup_unfitted: board.all("wakeup_unfitted", Bench::Wakeup, &wakeup(&["cold=0ms"]), args.seed)?,
         code: Some(code::measure()?),
         again: (1..runs)
             .take_while(|_| !interrupted.load(Ordering::Relaxed))
             .map(|more| board.run(args.seed.wrapping_add(more)))
             .collect::<Result<_, _>>()?,
     })
+}
+
+/// Settings of the wake-ups with some of their own.
+fn wakeup(own: &[&'static str]) -> Vec<&'static str> {
+    [&HACKBENCH[..], &WAKEUP, own].concat()
 }
 
 struct Board<'a> {
@@ -81,21 +79,14 @@ struct Board<'a> {
 impl Board<'_> {
     /// What is run with each seed.
     fn run(&self, seed: u64) -> Result<Run, Failure> {
-        let load = if self.args.quick { "groups=3" } else { "groups=30" };
-        let hackbench = [&HACKBENCH[..], &[load]].concat();
-        let unrated = [&self.wakeup(&["child_penalty=0", "run_by_bonus=0"])[..], &KNOBS].concat();
+        let hackbench = [&HACKBENCH[..], &["groups=30"]].concat();
+        let unrated = [&wakeup(&["child_penalty=0", "run_by_bonus=0"])[..], &KNOBS].concat();
         Ok(Run {
             seed,
             hackbench: self.all("hackbench", Bench::Hackbench, &hackbench, seed)?,
             wakeup_unrated: self.rows("wakeup_unrated", Bench::Wakeup, &["ingosched"], &unrated, seed)?,
-            wakeup: self.all("wakeup", Bench::Wakeup, &self.wakeup(&[]), seed)?,
+            wakeup: self.all("wakeup", Bench::Wakeup, &wakeup(&[]), seed)?,
         })
-    }
-
-    /// Settings of the wake-ups with some of their own.
-    fn wakeup(&self, own: &[&'static str]) -> Vec<&'static str> {
-        let quick: &[&str] = if self.args.quick { &["groups=1", "samples=100"] } else { &[] };
-        [&HACKBENCH[..], &WAKEUP, quick, own].concat()
     }
 
     /// Under all four.
@@ -113,10 +104,11 @@ impl Board<'_> {
         seed: u64,
     ) -> Result<Vec<Row>, Failure> {
         let of_reader = of_reader(self.args, bench);
+        let sets = sets.iter().chain(quick(self.args, bench)).map(|set| (*set).to_owned());
         let args = BenchArgs {
             bench,
             scheduler: schedulers.iter().map(|name| (*name).to_owned()).collect(),
-            set: sets.iter().map(|set| (*set).to_owned()).chain(of_reader).collect(),
+            set: sets.chain(of_reader).collect(),
             live: false,
             model: false,
             quick: false,

@@ -1,10 +1,11 @@
 //! What the schedulers' own code does in small simulations: what a decision costs, and nicksched's slices.
 
 use super::printed::PLUGSCHED;
-use crate::commands::curves::{self, DecisionCost};
+use crate::commands::curves;
 use crate::failure::Failure;
 use crate::inputs::schedulers;
 use schedlab_model::machine::KernelVersion;
+use schedlab_report::html::DecisionCost;
 use serde::Serialize;
 
 /// The slides wish for one of fixed priorities, light, for appliances with few CPUs.
@@ -57,14 +58,9 @@ impl Code {
         let per_switch = |decision: &Decision| {
             [&decision.one_cpu, &decision.four_cpus].map(|cost| cost.instructions_per_switch)
         };
-        let mut both = [[f64::INFINITY; 2], [f64::NAN; 2]];
-        for decision in &self.decisions {
-            let found = per_switch(decision);
-            match decision.scheduler == FIXED {
-                true => both[1] = found,
-                false => both[0] = [0, 1].map(|cpus| both[0][cpus].min(found[cpus])),
-            }
-        }
-        both
+        let (fixed, others): (Vec<_>, Vec<_>) =
+            self.decisions.iter().partition(|decision| decision.scheduler == FIXED);
+        let least = |one: [f64; 2], other: [f64; 2]| [one[0].min(other[0]), one[1].min(other[1])];
+        [others, fixed].map(|of| of.into_iter().map(per_switch).reduce(least).unwrap_or([f64::NAN; 2]))
     }
 }

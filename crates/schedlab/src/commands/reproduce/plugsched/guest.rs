@@ -5,7 +5,7 @@
 
 use super::board::KNOBS_INGO_LL;
 use super::printed::PLUGSCHED;
-use super::{Ours, Place, Run, Tell, of_reader, plain};
+use super::{Ours, Place, Run, Tell, of_reader, plain, quick};
 use crate::args::bench::Bench;
 use crate::args::reproduce::ReproduceArgs;
 use crate::commands::bench::Row;
@@ -136,18 +136,12 @@ fn parts(args: &ReproduceArgs) -> Vec<Part> {
     let all = PLUGSCHED.map(|paper| paper.name);
     let part = |kind: Kind, schedulers: &[&'static str], more: &[&str]| {
         let (bench, own): (_, &[&str]) = match kind {
-            Kind::Hackbench if args.quick => (Bench::Hackbench, &["groups=3"]),
             Kind::Hackbench => (Bench::Hackbench, &["groups=30"]),
             Kind::Wakeup | Kind::Unrated => (Bench::Wakeup, &WAKEUP),
             Kind::Interbench | Kind::RealTime => (Bench::Interbench, &INTERBENCH),
         };
-        let quick: &[&str] = match bench {
-            Bench::Wakeup if args.quick => &["groups=1", "samples=100"],
-            Bench::Interbench if args.quick => &["length=3s"],
-            _ => &[],
-        };
         let knobs: &[&str] = if schedulers.contains(&"ingo_ll") { &KNOBS_INGO_LL } else { &[] };
-        let sets = [own, quick, knobs, more].concat().into_iter().map(str::to_owned);
+        let sets = [own, quick(args, bench), knobs, more].concat().into_iter().map(str::to_owned);
         Part {
             kind,
             bench,
