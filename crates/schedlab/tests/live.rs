@@ -696,7 +696,7 @@ fn a_live_scheduler_is_watched() {
     let costs = said.json("costs")["costs"].clone();
     let names = costs.as_array().expect("costs").iter().filter_map(|cost| cost["name"].as_str());
     assert!(names.clone().any(|name| name.starts_with("staircase_enque")), "{costs}");
-    said.says("no log", &["logs no changes of priority", "staircase do", "/tmp/none"]);
+    said.says("no log", &["logs no changes of priority", "staircase and fixed_priority do", "/tmp/none"]);
 }
 
 /// Two hogs of these nice values on one CPU; CPU time of each in the last of so many seconds, in hundredths of a second.

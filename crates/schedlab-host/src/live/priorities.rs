@@ -9,6 +9,7 @@ use super::variables::Variable;
 use crate::process::Stat;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use schedlab_model::event::{PriorityChange, priority_changes};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The knob that makes a scheduler log.
@@ -75,11 +76,17 @@ impl PriorityLog {
         self.lost += lost;
         let changed: BTreeSet<i32> = entries.iter().map(|entry| entry.pid).collect();
         for pid in changed {
-            let person = self.people.entry(pid).or_insert_with(|| person(pid, command as i32));
-            // A task that has just been forked has its parent's name until it takes its own. Whose it is stays, also when
-            // its parent has ended.
-            if let Some(stat) = Stat::of(pid) {
-                person.name = stat.name;
+            match self.people.entry(pid) {
+                Entry::Vacant(place) => {
+                    place.insert(person(pid, command as i32));
+                }
+                // A task that has just been forked has its parent's name until it takes its own. Whose it is stays, also
+                // when its parent has ended.
+                Entry::Occupied(mut known) => {
+                    if let Some(stat) = Stat::of(pid) {
+                        known.get_mut().name = stat.name;
+                    }
+                }
             }
         }
         self.entries.extend(entries);
@@ -87,7 +94,8 @@ impl PriorityLog {
 }
 
 fn person(pid: i32, command: i32) -> Person {
-    Person { target: descends(pid, command), ..Person::default() }
+    let Some(stat) = Stat::of(pid) else { return Person::default() };
+    Person { target: descends(pid, command), name: stat.name }
 }
 
 /// Whether a task's process is this one, or one of its descendants.
@@ -120,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_schedulers_of_2006_can_log() {
-        for name in ["ingosched", "ingo_ll", "nicksched", "staircase"] {
+        for name in ["ingosched", "ingo_ll", "nicksched", "staircase", "fixed_priority"] {
             assert!(can_log(schedlab_objects::scheduler(name).expect("ours")), "{name}");
         }
         assert!(!can_log(schedlab_objects::scheduler("vtime").expect("ours")));
