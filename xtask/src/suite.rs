@@ -98,7 +98,9 @@ fn virtual_machine(suite: &mut Suite) -> Result<Outcome> {
         return Ok(Outcome::Skipped("no kernel could be fetched; its message is above".to_string()));
     }
     let mut arguments = sys::PRODUCTS.to_vec();
-    arguments.extend(["--test", "vm", "--test", "live", "--test", "play_vm"]);
+    for tests in ["priorities_vm", "vm", "live", "play_vm"] {
+        arguments.extend(["--test", tests]);
+    }
     let at_a_time = thread::available_parallelism().map_or(1, |processors| processors.get().min(MACHINES));
     let threads = format!("--test-threads={at_a_time}");
     arguments.extend(["--", "--ignored", &threads]);

@@ -162,7 +162,7 @@ pub fn found_unexecutable(program: &str) -> Option<PathBuf> {
 }
 
 /// Where a program of that name may lie: its file if that was named, else in each directory of PATH.
-fn places(program: &str) -> Vec<PathBuf> {
+pub(crate) fn places(program: &str) -> Vec<PathBuf> {
     if program.contains('/') {
         return vec![PathBuf::from(program)];
     }
@@ -170,7 +170,7 @@ fn places(program: &str) -> Vec<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).collect()
 }
 
-fn is_program(path: &Path) -> bool {
+pub(crate) fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 

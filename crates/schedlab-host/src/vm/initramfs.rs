@@ -5,6 +5,7 @@
 //! Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use super::Error;
+use crate::live::command;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -186,15 +187,13 @@ fn library_of(line: &str) -> Option<PathBuf> {
     path.starts_with('/').then(|| PathBuf::from(path))
 }
 
-/// The full path of `name` on PATH; a name with a slash is taken as it is.
+/// The full path of `name` on PATH or where root's programs are; a name with a slash is taken as it is.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return std::fs::canonicalize(name).ok();
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let extra = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let candidates = std::env::split_paths(&path).chain(extra).map(|directory| directory.join(name));
-    candidates.into_iter().find(|candidate| candidate.is_file())
+    let of_root = ["/usr/sbin", "/sbin"].map(|directory| Path::new(directory).join(name));
+    command::places(name).into_iter().chain(of_root).find(|path| command::is_program(path))
 }
 
 #[cfg(test)]
