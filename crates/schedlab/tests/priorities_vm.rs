@@ -204,9 +204,8 @@ impl Steps {
         self.0.iter().filter(move |change| time_ms.contains(&change.at_ms))
     }
 
-    /// Whether the task came near the level of that step at about its time.
-    fn was_near(&self, step: &Change) -> bool {
-        let (levels, ms) = apart(&step.cause);
+    /// Whether the task came within so many levels of that step's within so many ms of its time.
+    fn was_near(&self, step: &Change, (levels, ms): (i32, f64)) -> bool {
         let near = |level: i32| (level - step.after).abs() <= levels;
         let before = self.0.iter().rev().find(|change| change.at_ms < step.at_ms - ms);
         let first = before.map_or(self.0[0].before, |change| change.after);
@@ -215,10 +214,16 @@ impl Steps {
     }
 }
 
-/// How far apart the two may be in levels (of the ten or so that sleeps move), as each had its own history before, and in ms: who
-/// takes turns with the hog may be a slice of it, up to 200 ms, ahead or behind.
-fn apart(cause: &str) -> (i32, f64) {
-    if cause == "ran" { (3, 200.0) } else { (2, 60.0) }
+/// How far apart the two may be in levels (of the eleven that sleeps move), as each had its own history before, and in ms: who takes
+/// turns with the hog may be a slice of it, up to 200 ms, ahead or behind.
+fn apart(scheduler: &str, cause: &str) -> (i32, f64) {
+    match (scheduler, cause) {
+        // A bonus point comes or goes with a wake-up or a slice only: points of before last for seconds.
+        ("ingo_ll", "ran") => (4, 200.0),
+        ("ingo_ll", _) => (4, 60.0),
+        (_, "ran") => (3, 200.0),
+        _ => (2, 60.0),
+    }
 }
 
 /// Task A fares under this scheduler in Linux as in the simulated kernel: for the same causes, to the same levels by its nice values, and
@@ -243,7 +248,8 @@ fn assert_steps(scheduler: &str, log: Vec<Change>) {
         // Down the stairs of staircase is the next test's: here they may be half a flight apart.
         let stair = |step: &Change| scheduler == "staircase" && step.cause == "ran";
         for step in steps.within(&time_ms).filter(|step| !stair(step)) {
-            assert!(others.was_near(step), "{scheduler}, {who}: {step:?} has no like in {:?}", others.0);
+            let near = others.was_near(step, apart(scheduler, &step.cause));
+            assert!(near, "{scheduler}, {who}: {step:?} has no like in {:?}", others.0);
         }
     }
 }
@@ -273,7 +279,7 @@ fn assert_o1_slices(scheduler: &str, recording: &Recording) {
         let (found, wanted) = (in_ms(of_value.map(|turn| turn.1).sum()), o1_slice_ms(value) as f64);
         worst = worst.max((found - wanted).abs());
         // Each tick is charged whole: who came to run between two has the rest of one less, or more.
-        assert!((found - wanted).abs() < TICK_MS + 1.0, "{scheduler}, nice {value}: {found} for {wanted} ms");
+        assert!((found - wanted).abs() < 1.5 * TICK_MS, "{scheduler}, nice {value}: {found} for {wanted} ms");
     }
     eprintln!("{scheduler}: slices of 40 nice values are off by {worst:.1} ms at most");
 }
