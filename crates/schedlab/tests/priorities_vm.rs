@@ -119,7 +119,7 @@ fn tasks(recording: &Recording, name: &str) -> Vec<u32> {
 
 /// Nice value of a task.
 fn nice(recording: &Recording, task: u32) -> i32 {
-    i32::from(recording.tasks[task as usize].attributes.nice.get())
+    recording.tasks[task as usize].attributes.nice.get()
 }
 
 fn in_ms(ns: u64) -> f64 {
