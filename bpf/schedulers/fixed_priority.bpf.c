@@ -52,10 +52,10 @@ KNOB(u64, slice_ns, 20000000, ns, 100000, 1000000000, "Slice of a task of nice 0
 KNOB(u64, slice_min_ns, 1000000, ns, 100000, 100000000, "Shortest slice, whatever the nice value. Calibrated.");
 KNOB(bool, wakeup_preemption, 1, bool, 0, 1, "Whether a task that wakes takes its CPU from a weaker one at once.");
 KNOB(s32, interactive_nice, -21, nice, -21, 19, "Tasks of at most this nice value are INTERACTIVE, beside those of SCHED_EXT; -21: none.");
-KNOB(u64, interactive_slice_ns, 4000000, ns, 100000, 1000000000, "How long an INTERACTIVE task that woke runs before it is like others.");
+KNOB(u64, interactive_slice_ns, 4000000, ns, 100000, 1000000000, "How long an INTERACTIVE task that woke runs before it is like others. Calibrated.");
 KNOB(bool, fork_control, 1, bool, 0, 1, "Whether forks beyond the allowance cost levels.");
-KNOB(u32, fork_allowance, 8, forks, 0, 100000, "Living children, its own and those before it in the tree, that cost a process nothing.");
-KNOB(u32, fork_levels, 40, levels, 0, 40, "Most levels that forks cost.");
+KNOB(u32, fork_allowance, 8, forks, 0, 100000, "Living children, its own and those before it in the tree, that cost a process nothing. Calibrated.");
+KNOB(u32, fork_levels, 40, levels, 0, 40, "Most levels that forks cost. Calibrated.");
 KNOB_FIXED(u32, light_cpus, 8, CPUs, 0, 1024, "Up to so many CPUs share one queue. Calibrated.");
 
 /* What a process owes for forks. */

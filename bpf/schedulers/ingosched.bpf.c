@@ -30,8 +30,8 @@
  * Fails at: load that sleeps much and runs much, which it takes for interactive; children of such load, which
  * inherit the rating; tasks that wait at pipes and sockets as a way to be rated up.
  *
- * Source: kernel/sched.c of Linux 2.6.17, whose constants are the defaults here and exact; the slice formula
- * is also that of the slides of Nakajima 2006 (plugsched), the same wherever 1000 is a multiple of hz.
+ * Source: kernel/sched.c of Linux 2.6.17, whose constants are the defaults here and exact but for those called
+ * calibrated; the slices are also those of the slides of Nakajima 2006 (plugsched) where 1000 is a multiple of hz.
  *
  * Not carried over to sched_ext: (1) Whether a wake-up comes from an interrupt can be told only when it
  * interrupts an idle CPU; others count as wake-ups by tasks. (2) Sleeps marked TASK_NONINTERACTIVE (pipes)

@@ -68,6 +68,16 @@ pub enum Rows {
     Programs(Vec<ProgramRow>),
 }
 
+impl Rows {
+    /// Whether nothing was run.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Rows::Samples(rows) => rows.is_empty(),
+            Rows::Programs(rows) => rows.is_empty(),
+        }
+    }
+}
+
 /// What one scheduler did in one part of a benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleRow {

@@ -213,6 +213,9 @@ fn a_killed_benchmark_has_left_its_runs() {
     assert_eq!(rows(&value).len(), lines.len() - 1);
     let again = run_in(&directory, &["bench", "interbench", "--from", "i.json"]).done();
     assert_eq!(again.out, next.out, "a document is shown as by who wrote it");
+    let none = support::file(&directory, "none.part", format!("{}\n", lines[0]));
+    run_in(&directory, &["bench", "interbench", "--from", &none])
+        .refused(2, &["has no run", "none was over"]);
 }
 
 #[test]
@@ -341,6 +344,39 @@ fn hackbench_live_is_the_program_or_says_how_to_get_it() {
         let own = ["--live", "--model", "--quick", "-q", "--json", "-"];
         let value = run(&[&["bench", "hackbench"][..], &own].concat()).done().json();
         assert!(rows(&value)[0]["duration_ns"].as_u64().expect("ns") > 1_000_000, "{value}");
+    }
+}
+
+/// However a live benchmark ends, the program that it runs ends with it, and what that has started.
+#[test]
+fn nothing_runs_on_when_a_live_benchmark_is_killed() {
+    for (end, code) in [("-KILL", None), ("-TERM", Some(130)), ("-INT", Some(130))] {
+        let directory = scratch("bench-left-over");
+        let script = "#!/bin/sh\nsleep 1000 &\necho $$ $! > pids.new\nmv pids.new pids\nsleep 1000\n";
+        let program = support::file(&directory, "hackbench", script);
+        std::fs::set_permissions(program, PermissionsExt::from_mode(0o755)).expect("own file");
+        let path = format!("{}:{}", directory.display(), std::env::var("PATH").expect("there is one"));
+        let mut command = Command::new(BINARY);
+        command.args(["bench", "hackbench", "--live", "-q", "--json", "h.json"]).env("PATH", path);
+        command.current_dir(&directory).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("starts");
+        let soon = |what: &str, is_so: &mut dyn FnMut() -> bool| {
+            let began = Instant::now();
+            while !is_so() {
+                assert!(began.elapsed() < Duration::from_secs(20), "{end}: {what}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        soon("the program starts", &mut || directory.join("pids").exists());
+        signal(child.id(), end);
+        soon("the benchmark ends", &mut || child.try_wait().expect("asked").is_some());
+        assert_eq!(child.wait().expect("ended").code(), code, "{end}");
+        let pids = std::fs::read_to_string(directory.join("pids")).expect("two of them");
+        for pid in pids.split_whitespace() {
+            // Dead, or a zombie where nobody collects orphans.
+            let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            soon("its program ends", &mut || state().is_empty() || state().contains(") Z"));
+        }
     }
 }
 

@@ -70,15 +70,12 @@ impl Play {
 
     /// The line of the guest's script.
     fn line(&self, index: usize) -> String {
-        let mut knobs: String = self.knobs.iter().map(|knob| format!(" --set {knob}")).collect();
         let file = self.file(index);
         let (log, how) = match self.kept {
             Kept::Recording => (String::new(), format!("--record {file}")),
-            Kept::Log => (format!(" --json {file}"), "--bare".to_owned()),
+            Kept::Log => (format!(" --set log_changes=1 --json {file}"), "--bare".to_owned()),
         };
-        if matches!(self.kept, Kept::Log) {
-            knobs += " --set log_changes=1";
-        }
+        let knobs: String = self.knobs.iter().map(|knob| format!(" --set {knob}")).collect();
         let (scheduler, seconds) = (self.scheduler, self.seconds);
         format!(
             "schedlab -q run {scheduler}{knobs}{log} -- schedlab -q play {how} --duration {seconds}s /{index}.toml > /tmp/said 2>&1 \
@@ -177,39 +174,50 @@ fn record(scheduler: &str) -> Vec<Change> {
     std::fs::read_to_string(path).expect("the record").lines().map(change).collect()
 }
 
-/// Changes of task A. Times are from when its nice value becomes 0 again, as waits of up to a slice before that move everything.
-struct Steps(Vec<Change>);
+/// What happened to task A and its child. Times are from when A's nice value becomes 0 again, as waits of up to a slice before that
+/// move everything.
+struct Steps {
+    of_a: Vec<Change>,
+    /// Whether the child's priority ever changed.
+    of_child: bool,
+}
 
 impl Steps {
-    fn of(changes: Vec<Change>, of_nice_0: i32) -> Steps {
-        let mut of_a: Vec<Change> = changes.into_iter().filter(|change| change.task == "A").collect();
-        let zero = of_a.iter().find(|change| change.cause == "nice" && change.after == of_nice_0);
-        let zero_ms = zero.expect("it returns to nice 0").at_ms;
-        of_a.iter_mut().for_each(|change| change.at_ms -= zero_ms);
-        Steps(of_a)
+    fn of(mut changes: Vec<Change>, of_nice_0: i32) -> Steps {
+        let is_zero =
+            |change: &&Change| change.task == "A" && change.cause == "nice" && change.after == of_nice_0;
+        let zero_ms = changes.iter().find(is_zero).expect("it returns to nice 0").at_ms;
+        changes.iter_mut().for_each(|change| change.at_ms -= zero_ms);
+        // It lives for some 200 ms before that; Linux has no name for who is gone when the log is read.
+        let is_child = |change: &Change| {
+            ["child", ""].contains(&change.task.as_str()) && (-600.0..0.0).contains(&change.at_ms)
+        };
+        let of_child = changes.iter().any(is_child);
+        changes.retain(|change| change.task == "A");
+        Steps { of_a: changes, of_child }
     }
 
     /// When it woke after 900 ms: what it had before the scheduler came counts little any more.
     fn begin_ms(&self) -> f64 {
         let woke = |pair: &&[Change]| pair[1].cause == "slept" && pair[1].at_ms - pair[0].at_ms > 850.0;
-        self.0.windows(2).find(woke).map_or(self.0[0].at_ms, |pair| pair[1].at_ms)
+        self.of_a.windows(2).find(woke).map_or(self.of_a[0].at_ms, |pair| pair[1].at_ms)
     }
 
     /// Without the wake-up by the end of the play, a second and more after the last of its own.
     fn end_ms(&self) -> f64 {
-        self.0[self.0.len() - 1].at_ms + 300.0
+        self.of_a[self.of_a.len() - 1].at_ms + 300.0
     }
 
     fn within(&self, time_ms: &Range<f64>) -> impl Iterator<Item = &Change> {
-        self.0.iter().filter(move |change| time_ms.contains(&change.at_ms))
+        self.of_a.iter().filter(move |change| time_ms.contains(&change.at_ms))
     }
 
     /// Whether the task came within so many levels of that step's within so many ms of its time.
     fn was_near(&self, step: &Change, (levels, ms): (i32, f64)) -> bool {
         let near = |level: i32| (level - step.after).abs() <= levels;
-        let before = self.0.iter().rev().find(|change| change.at_ms < step.at_ms - ms);
-        let first = before.map_or(self.0[0].before, |change| change.after);
-        let mut within = self.0.iter().filter(|change| (change.at_ms - step.at_ms).abs() <= ms);
+        let before = self.of_a.iter().rev().find(|change| change.at_ms < step.at_ms - ms);
+        let first = before.map_or(self.of_a[0].before, |change| change.after);
+        let mut within = self.of_a.iter().filter(|change| (change.at_ms - step.at_ms).abs() <= ms);
         near(first) || within.any(|change| near(change.after))
     }
 }
@@ -218,6 +226,7 @@ impl Steps {
 /// turns with the hog may be a slice of it, up to 200 ms, ahead or behind.
 fn apart(scheduler: &str, cause: &str) -> (i32, f64) {
     match (scheduler, cause) {
+        (_, "nice") => (0, 60.0),
         // A bonus point comes or goes with a wake-up or a slice only: points of before last for seconds.
         ("ingo_ll", "ran") => (4, 200.0),
         ("ingo_ll", _) => (4, 60.0),
@@ -227,7 +236,7 @@ fn apart(scheduler: &str, cause: &str) -> (i32, f64) {
 }
 
 /// Task A fares under this scheduler in Linux as in the simulated kernel: for the same causes, to the same levels by its nice values, and
-/// each step of one comes near where the other is then.
+/// each step of one comes near where the other is then. Its child's priority changes in both or in none.
 fn assert_steps(scheduler: &str, log: Vec<Change>) {
     let of_nice_0 = if scheduler == "nicksched" { 130 } else { 120 };
     let [linux, simulated] = [log, record(scheduler)].map(|changes| Steps::of(changes, of_nice_0));
@@ -235,21 +244,14 @@ fn assert_steps(scheduler: &str, log: Vec<Change>) {
     let causes = |steps: &Steps| -> BTreeSet<String> {
         steps.within(&time_ms).map(|step| step.cause.clone()).collect()
     };
-    assert_eq!(causes(&linux), causes(&simulated), "{scheduler}: {:?}", linux.0);
-    let after_nice = |steps: &Steps| -> Vec<i32> {
-        let of_nice = steps.within(&time_ms).filter(|step| step.cause == "nice");
-        of_nice.map(|step| step.after).collect()
-    };
-    // A change of the nice value to the level that a task already has is none.
-    let (found, wanted) = (after_nice(&linux), after_nice(&simulated));
-    let as_wanted = found.is_sorted() && found.iter().all(|level| wanted.contains(level));
-    assert!(found.len() >= 2 && as_wanted, "{scheduler}: {found:?} for {wanted:?}");
+    assert_eq!(causes(&linux), causes(&simulated), "{scheduler}: {:?}", linux.of_a);
+    assert_eq!(linux.of_child, simulated.of_child, "{scheduler}: what A forks");
     for (who, steps, others) in [("Linux", &linux, &simulated), ("simulated", &simulated, &linux)] {
         // Down the stairs of staircase is the next test's: here they may be half a flight apart.
         let stair = |step: &Change| scheduler == "staircase" && step.cause == "ran";
         for step in steps.within(&time_ms).filter(|step| !stair(step)) {
             let near = others.was_near(step, apart(scheduler, &step.cause));
-            assert!(near, "{scheduler}, {who}: {step:?} has no like in {:?}", others.0);
+            assert!(near, "{scheduler}, {who}: {step:?} has no like in {:?}", others.of_a);
         }
     }
 }
@@ -273,15 +275,25 @@ fn assert_o1_slices(scheduler: &str, recording: &Recording) {
     let lasts: Vec<usize> = (0..turns.len()).filter(|index| of_last(&turns[*index])).collect();
     assert!(lasts.len() >= 2, "{scheduler}: nice 19 ran {} times", lasts.len());
     let round = &turns[lasts[0] + 1..=lasts[1]];
-    let mut worst: f64 = 0.0;
+    let (mut worst, mut sum_of_nice): (f64, f64) = (0.0, 0.0);
     for value in -20..=19 {
         let of_value = round.iter().filter(|turn| nice(recording, turn.0) == value);
-        let (found, wanted) = (in_ms(of_value.map(|turn| turn.1).sum()), o1_slice_ms(value) as f64);
+        let found = in_ms(of_value.map(|turn| turn.1).sum());
+        // A whole number of jiffies, one at least.
+        let wanted = (o1_slice_ms(value) as f64 / TICK_MS).floor().max(1.0) * TICK_MS;
         worst = worst.max((found - wanted).abs());
+        if value >= 0 {
+            sum_of_nice += found - wanted;
+        }
         // Each tick is charged whole: who came to run between two has the rest of one less, or more.
         assert!((found - wanted).abs() < 1.5 * TICK_MS, "{scheduler}, nice {value}: {found} for {wanted} ms");
     }
-    eprintln!("{scheduler}: slices of 40 nice values are off by {worst:.1} ms at most");
+    // From 0 on each is 5 ms less than the one before, which is hardly more than a tick: in the mean they are not a level off.
+    let mean = sum_of_nice / 20.0;
+    assert!(mean.abs() < 1.0, "{scheduler}: slices from nice 0 on are {mean:.1} ms off in the mean");
+    eprintln!(
+        "{scheduler}: slices of 40 nice values are off by {worst:.1} ms at most, from 0 on by {mean:.1} in the mean"
+    );
 }
 
 /// The same; from 6 s on nobody's history has a sleep in it.
@@ -321,11 +333,14 @@ fn assert_stairs(log: &[Change]) {
         let stairs = ran.windows(2).map(|pair| pair[1].at_ms - pair[0].at_ms);
         let (found, wanted) = (median(stairs.collect()), TICK_MS * f64::from(3 + (-value).max(0)));
         assert!((found - wanted).abs() < 1.0, "nice {value}: {found} for {wanted} ms");
-        // One down, or from the foot back to a top, which is a stair lower each time.
+        // One down, or from the foot back to the top, which falls from where sleep before had brought it to the nice value's own.
+        let mut top = ran[0].before;
         for change in ran {
-            let down = change.after == change.before + 1;
-            let back = change.after < change.before && change.before >= 133;
-            assert!(down || back, "nice {value}: {change:?}");
+            if change.after != change.before + 1 {
+                let back = (top..=120 + value).contains(&change.after);
+                assert!(back && change.before >= 133, "nice {value}, from {top}: {change:?}");
+                top = change.after;
+            }
         }
     }
 }
@@ -370,7 +385,7 @@ fn beside_bomb(recording: &Recording) -> (u64, u64) {
     (waited / sleeps.max(1), longest_gap(&recording.events, editor, 1_000 * MS))
 }
 
-/// The bounds are those of the simulated kernel, but for nicksched's mean; ingo_ll's are those of one in which nothing costs time.
+/// What is measured is in docs/reproduce/plugsched-2006.md.
 #[test]
 #[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_fork_bomb_leaves_an_editor_alone_and_nobody_starves_for_longer_than_the_limit() {
@@ -397,8 +412,8 @@ fn a_fork_bomb_leaves_an_editor_alone_and_nobody_starves_for_longer_than_the_lim
             // theirs; whether they find it is a matter of when it began, in the simulated kernel as in Linux.
             "nicksched" => (20, 1_500),
             // Its waits alone say whether it keeps its bonus or the bomb's children get one: now and then they do.
-            "ingo_ll" => (150, 5_000),
-            _ => (5, 1_000),
+            "ingo_ll" => (150, 3_000),
+            _ => (5, 100),
         };
         assert!(mean < mean_max * MS && gap < gap_max * MS, "{scheduler}: {mean} {gap}");
     }

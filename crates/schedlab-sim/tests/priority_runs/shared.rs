@@ -98,5 +98,7 @@ pub fn waits(events: &[Event], task: u32) -> (u64, u64) {
             _ => {}
         }
     }
-    (waited, sleeps)
+    // Who never runs again waits to the end.
+    let end = events.last().map_or(0, |event| event.time.0);
+    (waited + since.map_or(0, |since| end - since), sleeps)
 }

@@ -7,6 +7,8 @@ use crate::failure::Failure;
 use crate::progress;
 use anyhow::{Context as _, anyhow};
 use schedlab_control::CompareRuns;
+use schedlab_host::guarded::Guard;
+use schedlab_host::record::kill_group;
 use schedlab_model::lever::Candidate;
 use schedlab_model::metric::{Direction, Metric};
 use schedlab_model::outcome::RunRequest;
@@ -114,6 +116,7 @@ impl MetricCommand {
         shell.process_group(0);
         schedlab_host::record::run_as_invoking_user(&mut shell);
         let mut child = shell.spawn().with_context(|| format!("{what} could not be started"))?;
+        let _guard = Guard::of(child.id());
         let mut stdin = child.stdin.take().expect("it is piped");
         // It need not read what it does not care for.
         std::thread::spawn(move || stdin.write_all(&json));
@@ -125,7 +128,7 @@ impl MetricCommand {
             Ended::Late => return Err(anyhow!("{what} took more than {} s", LONGEST.as_secs()).into()),
         };
         // Whoever it left behind would hold its output open.
-        schedlab_host::record::kill_group(child.id());
+        kill_group(child.id());
         let text =
             |from: &mpsc::Receiver<String>| from.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
         let (output, error) = (text(&output), text(&error));
@@ -159,7 +162,7 @@ fn wait(child: &mut Child, interrupted: &AtomicBool) -> Ended {
         }
     };
     // The group is the child's own: whatever the shell started goes with it.
-    schedlab_host::record::kill_group(child.id());
+    kill_group(child.id());
     drop(child.wait());
     ended
 }

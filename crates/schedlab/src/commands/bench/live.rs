@@ -18,8 +18,8 @@ use crate::failure::Failure;
 use crate::inputs::machines;
 use crate::inputs::work::{self, Work};
 use anyhow::anyhow;
-use schedlab_host::guest;
 use schedlab_host::player::Company;
+use schedlab_host::{guarded, guest};
 use schedlab_model::event::EventSink;
 use schedlab_model::machine::MachineDescription;
 use schedlab_model::outcome::Obtained;
@@ -194,7 +194,7 @@ impl Live<'_> {
             command.arg(flag).arg(self.plan.value(name));
         }
         let began = Instant::now();
-        let output = command.output().map_err(|error| {
+        let output = guarded::output(&mut command, self.interrupted).map_err(|error| {
             let instead = "or play its model with --model";
             Failure::Machine(anyhow!(
                 "{} {instead}",

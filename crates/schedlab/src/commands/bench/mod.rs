@@ -116,6 +116,9 @@ fn kept_by_another(args: &BenchArgs, file: &Path) -> Result<BenchDocument, Failu
     let name = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
     let document = BenchDocument::read(&text).with_context(|| name.to_string())?;
+    if document.rows.is_empty() {
+        return Err(Failure::BadInput(anyhow!("{name} has no run: none was over when the benchmark ended")));
+    }
     match document.about.bench.as_str() {
         bench if bench == args.bench.name() => Ok(document),
         other => Err(Failure::BadInput(anyhow!(

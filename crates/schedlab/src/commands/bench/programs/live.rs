@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::inputs::machines;
 use crate::progress;
 use anyhow::{Context as _, anyhow};
+use schedlab_host::guarded::{self, Guard};
 use schedlab_host::guest;
 use schedlab_host::record::kill_group;
 use schedlab_model::outcome::Obtained;
@@ -84,7 +85,7 @@ fn measured(
     if case.together {
         thread::sleep(LEAD);
     }
-    let output = command(program, plan, case.which, case.nice).output();
+    let output = guarded::output(&mut command(program, plan, case.which, case.nice), interrupted);
     drop(others);
     let output = output.context("this program cannot be run again")?;
     if interrupted.load(Ordering::Relaxed) {
@@ -109,7 +110,6 @@ fn command(program: &Path, plan: &Plan, which: Which, nice: i8) -> Command {
     let mut command = Command::new(program);
     command.args(["program", which.name(), "--json", "-", "--size", &size.to_string()]);
     command.args(["--threads", &threads(which).to_string(), &format!("--nice={nice}")]);
-    command.stdin(Stdio::null());
     command
 }
 
@@ -140,7 +140,7 @@ impl Others {
         for which in others {
             let mut command = command(program, plan, *which, 0);
             // In a group of its own: sysbench is a process below it.
-            command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
             let slot = Arc::new(Mutex::new(None));
             running.push(Arc::clone(&slot));
             let stop = Arc::clone(&stop);
@@ -153,15 +153,17 @@ impl Others {
 /// Runs a command again and again.
 fn again(command: &mut Command, slot: &Mutex<Option<Child>>, stop: &AtomicBool) {
     loop {
-        {
+        let _guard = {
             let mut running = slot.lock().expect("nobody panics while it holds a child");
             if stop.load(Ordering::Relaxed) {
                 return;
             }
             // A machine that can start no more processes says so when the one that is measured is started.
             let Ok(child) = command.spawn() else { return };
+            let guard = Guard::of(child.id());
             *running = Some(child);
-        }
+            guard
+        };
         loop {
             let mut running = slot.lock().expect("nobody panics while it holds a child");
             let ended = running.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)));

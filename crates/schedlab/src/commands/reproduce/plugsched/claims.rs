@@ -101,7 +101,9 @@ impl Display for OfRuns {
         // Two digits behind the point of small numbers, none of large ones.
         let digits = if self.most < 100.0 { 2 } else { 0 };
         let OfRuns { least, middle, most } = self;
-        write!(f, "{middle:.digits$} ({least:.digits$} to {most:.digits$})")
+        write!(f, "{middle:.digits$}")?;
+        // One run has no ends.
+        if least < most { write!(f, " ({least:.digits$} to {most:.digits$})") } else { Ok(()) }
     }
 }
 
