@@ -4,7 +4,7 @@
 //! program of another's need not pass it on. So each leads a process group, and a guard, forked for it, kills the group when we are
 //! gone. Tasks of workloads have a guard of their own ([`crate::player`]).
 
-use crate::process::ProcessDescriptor;
+use crate::process::{ProcessDescriptor, close_range};
 use crate::record::kill_group;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -34,7 +34,11 @@ impl Guard {
                     libc::signal(signal, libc::SIG_IGN);
                 }
                 libc::prctl(libc::PR_SET_NAME, c"group-guard".as_ptr());
-                while !us.wait_end(Duration::MAX) {}
+                // Whoever reads or writes the other end of a pipe of ours waits for its last holder.
+                libc::dup2(us.as_raw_fd(), 0);
+                close_range(1, i32::MAX);
+                let mut end = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
+                while libc::poll(&raw mut end, 1, -1) < 1 {}
                 kill_group(leader);
                 libc::_exit(0)
             }

@@ -4,6 +4,7 @@ use super::burn::Speed;
 use super::channel::Channels;
 use super::futex;
 use super::shared::{Head, Mark, SharedSlice, Slot};
+use crate::process::close_range;
 use schedlab_model::cpu_set::CPUS_MAX;
 use schedlab_model::workload::{Op, TimerRef, Workload};
 use schedlab_model::{ChannelId, CpuSet};
@@ -149,12 +150,5 @@ impl Stage {
             from = fd + 1;
         }
         close_range(from, i32::MAX);
-    }
-}
-
-fn close_range(from: i32, to: i32) {
-    if from <= to {
-        // SAFETY: closes descriptors of this process that nothing in it uses any more.
-        unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) };
     }
 }
