@@ -76,7 +76,9 @@ pub(crate) fn close_range(from: i32, to: i32) {
     unsafe {
         if libc::syscall(libc::SYS_close_range, from, to, 0) != 0 {
             // Before Linux 5.9.
-            (from..=to.min(DESCRIPTORS)).for_each(|descriptor| drop(libc::close(descriptor)));
+            for descriptor in from..=to.min(DESCRIPTORS) {
+                libc::close(descriptor);
+            }
         }
     }
 }
