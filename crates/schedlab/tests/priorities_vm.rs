@@ -42,22 +42,14 @@ struct Play {
 }
 
 impl Play {
-    fn recorded(
+    fn new(
+        kept: Kept,
         scheduler: &'static str,
         knobs: &'static [&'static str],
         workload: String,
         seconds: u32,
     ) -> Play {
-        Play { scheduler, knobs, workload, seconds, kept: Kept::Recording }
-    }
-
-    fn logged(
-        scheduler: &'static str,
-        knobs: &'static [&'static str],
-        workload: String,
-        seconds: u32,
-    ) -> Play {
-        Play { scheduler, knobs, workload, seconds, kept: Kept::Log }
+        Play { scheduler, knobs, workload, seconds, kept }
     }
 
     /// Where it leaves what is kept, in the guest.
@@ -261,7 +253,8 @@ fn assert_steps(scheduler: &str, log: Vec<Change>) {
 fn priorities_change_step_by_step_as_in_the_simulated_kernel() {
     let schedulers = ["ingosched", "ingo_ll", "nicksched", "staircase", "fixed_priority"];
     let knobs = |scheduler| if scheduler == "fixed_priority" { &[][..] } else { &["hz=250"] };
-    let plays = schedulers.map(|scheduler| Play::logged(scheduler, knobs(scheduler), scenario("steps"), 6));
+    let plays =
+        schedulers.map(|scheduler| Play::new(Kept::Log, scheduler, knobs(scheduler), scenario("steps"), 6));
     for (scheduler, kept) in schedulers.into_iter().zip(boot(&plays)) {
         assert_steps(scheduler, log(&kept));
     }
@@ -363,11 +356,11 @@ fn slices_and_arrays_are_those_of_the_slides_at_every_nice_value() {
     let nices: Vec<i32> = (-20..=19).collect();
     let all = |seconds| hogs(&nices, &format!("{seconds}s"));
     let kept = boot(&[
-        Play::recorded("ingosched", &["hz=250"], all(38), 38),
-        Play::recorded("ingo_ll", &["hz=250"], all(30), 30),
+        Play::new(Kept::Recording, "ingosched", &["hz=250"], all(38), 38),
+        Play::new(Kept::Recording, "ingo_ll", &["hz=250"], all(30), 30),
         // A short history is soon without a sleep.
-        Play::recorded("nicksched", &["history_ms=16"], all(10), 10),
-        Play::logged("staircase", &["hz=250"], hogs_in_turn(), 21),
+        Play::new(Kept::Recording, "nicksched", &["history_ms=16"], all(10), 10),
+        Play::new(Kept::Log, "staircase", &["hz=250"], hogs_in_turn(), 21),
     ]);
     assert_o1_slices("ingosched", &recording(&kept[0]));
     assert_o1_slices("ingo_ll", &recording(&kept[1]));
@@ -389,9 +382,10 @@ fn beside_bomb(recording: &Recording) -> (u64, u64) {
 #[test]
 #[ignore = "boots a kernel: cargo xtask test vm"]
 fn a_fork_bomb_leaves_an_editor_alone_and_nobody_starves_for_longer_than_the_limit() {
-    let bomb = |scheduler, knobs| Play::recorded(scheduler, knobs, scenario("fork-bomb"), 6);
-    let starved =
-        |scheduler, knobs, seconds| Play::recorded(scheduler, knobs, scenario("starvation"), seconds);
+    let bomb = |scheduler, knobs| Play::new(Kept::Recording, scheduler, knobs, scenario("fork-bomb"), 6);
+    let starved = |scheduler, knobs, seconds| {
+        Play::new(Kept::Recording, scheduler, knobs, scenario("starvation"), seconds)
+    };
     let kept = boot(&[
         bomb("ingosched", &["hz=250"]),
         bomb("ingo_ll", &["hz=250"]),
