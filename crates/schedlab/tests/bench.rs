@@ -297,7 +297,7 @@ fn without_real_time_it_is_the_machine_that_cannot() {
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-sys_nice", BINARY, "bench", "wakeup", "--live", "--quick", "-q"]);
     let ended = support::Ended::of(command.output().expect("runs"));
-    ended.refused(3, &["real-time need root"]);
+    ended.refused(3, &["SCHED_FIFO", "Real-time needs root"]);
 }
 
 #[test]

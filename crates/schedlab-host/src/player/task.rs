@@ -105,9 +105,8 @@ impl Task {
             slot.row.store(self.row as u32 + 1, Ordering::Release);
         }
         let wanted = &spec.attributes;
-        attributes::change(&self.attributes, wanted, &self.stage.cpus).map_err(|error| {
-            format!("task '{}': the kernel refuses its attributes: {error}. {}", spec.name, remedy(wanted))
-        })?;
+        attributes::change(&self.attributes, wanted, &self.stage.cpus)
+            .map_err(|refused| format!("task '{}': {refused}", spec.name))?;
         self.attributes = wanted.clone();
         Ok(())
     }
@@ -189,8 +188,7 @@ impl Task {
             }
             Op::Yield => std::thread::yield_now(),
             Op::SetAttributes(wanted) => {
-                let changed = attributes::change(&self.attributes, wanted, &self.stage.cpus);
-                changed.map_err(|error| io::Error::other(format!("{error}. {}", remedy(wanted))))?;
+                attributes::change(&self.attributes, wanted, &self.stage.cpus).map_err(io::Error::other)?;
                 self.attributes = (**wanted).clone();
             }
             Op::Touch { bytes } => {
@@ -440,16 +438,6 @@ fn run_child(stage: Arc<Stage>, row: usize, slot: usize, inherited: TaskAttribut
         Err(error) => {
             stage.head().fail(&error);
             stage.task_ended(row);
-        }
-    }
-}
-
-/// What may help where the kernel refuses attributes.
-fn remedy(attributes: &TaskAttributes) -> &'static str {
-    match attributes.policy {
-        schedlab_model::Policy::Ext => "SCHED_EXT needs a kernel with sched_ext",
-        _ => {
-            "Negative nice and real-time need root with CAP_SYS_NICE, which containers may lack, and CPUs must be there"
         }
     }
 }

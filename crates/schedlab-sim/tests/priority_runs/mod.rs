@@ -46,12 +46,7 @@ pub struct Ran {
 
 /// Runs a workload under a scheduler on so many CPUs.
 pub fn run(scheduler: &str, workload: &str, cpus: u32, knobs: &[(&str, i64)]) -> Ran {
-    run_at(free(), scheduler, workload, cpus, knobs)
-}
-
-/// The same where things cost what they are said to.
-pub fn run_at(costs: Costs, scheduler: &str, workload: &str, cpus: u32, knobs: &[(&str, i64)]) -> Ran {
-    run_with(&Run { knobs, costs, ..Run::new(scheduler, workload, cpus) }, 1000)
+    run_with(&Run { knobs, costs: free(), ..Run::new(scheduler, workload, cpus) }, 1000)
 }
 
 /// The same under a kernel with so many ticks in a second.
@@ -107,10 +102,10 @@ impl Ran {
         self.events.iter().filter_map(next).collect()
     }
 
-    /// The longest time a task did not run, in ns, from then on.
+    /// How a task waited from then on.
     #[allow(dead_code, reason = "not every test binary asks")]
-    pub fn longest_gap(&self, task: u32, from_ns: u64) -> u64 {
-        shared::longest_gap(&self.events, task, from_ns)
+    pub fn waits(&self, task: u32, from_ns: u64) -> shared::Waits {
+        shared::waits(&self.events, task, from_ns)
     }
 
     /// How long each stay of a task on a CPU lasted, in ns, that began after `from_ns`.

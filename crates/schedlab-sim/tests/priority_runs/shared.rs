@@ -66,39 +66,48 @@ pub fn assert_rounds(order: &[u32], round: &[u32], rounds_min: usize, who: &str)
     }
 }
 
-/// The longest time a task did not run, in ns, from then on.
-pub fn longest_gap(events: &[Event], task: u32, from_ns: u64) -> u64 {
-    let (mut longest, mut since) = (0, Some(from_ns));
-    for event in events {
-        let EventKind::Switch { prev, next, .. } = event.kind else { continue };
-        if next.0 == task {
-            longest = longest.max(since.take().map_or(0, |since| event.time.0.saturating_sub(since)));
-        }
-        if prev.0 == task && event.time.0 >= from_ns {
-            since = Some(event.time.0);
-        }
-    }
-    let end = events.last().map_or(0, |event| event.time.0);
-    longest.max(since.map_or(0, |since| end - since))
+/// How a task waited: was runnable without running.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waits {
+    /// All of it, in ns.
+    pub total_ns: u64,
+    /// The longest at once.
+    pub longest_ns: u64,
+    /// How often it slept.
+    pub sleeps: u64,
 }
 
-/// How long a task was runnable without running, in ns, and how often it slept.
-pub fn waits(events: &[Event], task: u32) -> (u64, u64) {
-    let (mut waited, mut sleeps, mut since) = (0, 0, None);
+impl Waits {
+    fn add(&mut self, wait_ns: u64) {
+        self.total_ns += wait_ns;
+        self.longest_ns = self.longest_ns.max(wait_ns);
+    }
+
+    /// ns for each sleep.
+    pub fn mean_ns(&self) -> u64 {
+        self.total_ns / self.sleeps.max(1)
+    }
+}
+
+/// How a task waited from then on; of a wait that had begun before, what is left.
+pub fn waits(events: &[Event], task: u32, from_ns: u64) -> Waits {
+    let (mut waits, mut since) = (Waits::default(), None);
     for event in events {
+        let time = event.time.0;
         match event.kind {
-            EventKind::Waking { wakee, .. } if wakee.0 == task => since = since.or(Some(event.time.0)),
+            EventKind::Waking { wakee, .. } if wakee.0 == task => since = since.or(Some(time)),
             EventKind::Switch { next, .. } if next.0 == task => {
-                waited += since.take().map_or(0, |since| event.time.0 - since);
+                waits.add(since.take().map_or(0, |since| time.max(from_ns) - since.max(from_ns)));
             }
             EventKind::Switch { prev, prev_state, .. } if prev.0 == task => match prev_state {
-                PrevState::Runnable => since = Some(event.time.0),
-                _ => sleeps += 1,
+                PrevState::Runnable => since = Some(time),
+                _ => waits.sleeps += u64::from(time >= from_ns),
             },
             _ => {}
         }
     }
     // Who never runs again waits to the end.
     let end = events.last().map_or(0, |event| event.time.0);
-    (waited + since.map_or(0, |since| end - since), sleeps)
+    waits.add(since.map_or(0, |since| end.max(from_ns) - since.max(from_ns)));
+    waits
 }
