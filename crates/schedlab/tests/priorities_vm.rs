@@ -13,9 +13,12 @@ use schedlab_host::vm::{Acceleration, Kernel, KernelName, Machine, Topology};
 use schedlab_model::event::EventKind;
 use schedlab_model::recording::{Recording, codec};
 use serde_json::Value;
-use shared::{MS, Waits, assert_rounds, hogs, nicksched_slice_ms, o1_slice_ms, scenario, turns, waits};
+use shared::{
+    MS, Waits, assert_rounds, hogs, nicksched_slice_ms, o1_slice_ms, scenario, steps_after_a_sleep, turns,
+    waits,
+};
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,6 +32,8 @@ enum Kept {
     Recording,
     /// The scheduler's log of priorities: nothing else runs beside the workload.
     Log,
+    /// The same of a scheduler that comes when the tasks are there already, asleep.
+    LateLog,
 }
 
 /// A workload played under a scheduler.
@@ -56,23 +61,36 @@ impl Play {
     fn file(&self, index: usize) -> String {
         match self.kept {
             Kept::Recording => format!("/{index}.slrec"),
-            Kept::Log => format!("/{index}.json"),
+            Kept::Log | Kept::LateLog => format!("/{index}.json"),
         }
     }
 
-    /// The line of the guest's script.
-    fn line(&self, index: usize) -> String {
+    /// The lines of the guest's script.
+    fn lines(&self, index: usize) -> String {
         let file = self.file(index);
-        let (log, how) = match self.kept {
-            Kept::Recording => (String::new(), format!("--record {file}")),
-            Kept::Log => (format!(" --set log_changes=1 --json {file}"), "--bare".to_owned()),
-        };
         let knobs: String = self.knobs.iter().map(|knob| format!(" --set {knob}")).collect();
         let (scheduler, seconds) = (self.scheduler, self.seconds);
-        format!(
-            "schedlab -q run {scheduler}{knobs}{log} -- schedlab -q play {how} --duration {seconds}s /{index}.toml > /tmp/said 2>&1 \
-             || {{ echo {scheduler}; cat /tmp/said; exit 1; }}\n"
-        )
+        let play = |how: &str| format!("schedlab -q play {how} --duration {seconds}s /{index}.toml");
+        let log = format!("--set log_changes=1 --json {file}");
+        let or_tell = format!("|| {{ echo {scheduler}; cat /tmp/said; exit 1; }}\n");
+        match self.kept {
+            Kept::Recording => {
+                let play = play(&format!("--record {file}"));
+                format!("schedlab -q run {scheduler}{knobs} -- {play} > /tmp/said 2>&1 {or_tell}")
+            }
+            Kept::Log => {
+                let play = play("--bare");
+                format!("schedlab -q run {scheduler}{knobs} {log} -- {play} > /tmp/said 2>&1 {or_tell}")
+            }
+            Kept::LateLog => {
+                let play = play("--bare");
+                format!(
+                    "{play} > /tmp/played 2>&1 &\nsleep 0.7\n\
+                     schedlab -q run {scheduler}{knobs} {log} -- sleep {seconds} > /tmp/said 2>&1 {or_tell}\
+                     wait $! || {{ echo {scheduler}; cat /tmp/played; exit 1; }}\n"
+                )
+            }
+        }
     }
 }
 
@@ -85,7 +103,7 @@ fn boot(plays: &[Play]) -> Vec<Vec<u8>> {
     let mut script = "ln -s /bin/schedlab-guest /bin/schedlab\n".to_owned();
     for (index, play) in plays.iter().enumerate() {
         machine.contents(play.workload.as_bytes(), &format!("{index}.toml")).collect(&play.file(index));
-        script += &play.line(index);
+        script += &play.lines(index);
     }
     machine.contents(script.as_bytes(), "script.sh");
     let run = machine.run(&["sh", "/script.sh"]).expect("the machine runs");
@@ -122,13 +140,19 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// One change of a dynamic priority.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Change {
     at_ms: f64,
     task: String,
     before: i32,
     after: i32,
     cause: String,
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} ms {} -> {} {}", self.at_ms, self.before, self.after, self.cause)
+    }
 }
 
 /// What `schedlab run --json` has in its log.
@@ -170,8 +194,7 @@ fn record(scheduler: &str) -> Vec<Change> {
 /// move everything.
 struct Steps {
     of_a: Vec<Change>,
-    /// Whether the child's priority ever changed.
-    of_child: bool,
+    of_child: Vec<Change>,
 }
 
 impl Steps {
@@ -184,66 +207,59 @@ impl Steps {
         let is_child = |change: &Change| {
             ["child", ""].contains(&change.task.as_str()) && (-600.0..0.0).contains(&change.at_ms)
         };
-        let of_child = changes.iter().any(is_child);
+        let of_child = changes.iter().filter(|change| is_child(change)).cloned().collect();
         changes.retain(|change| change.task == "A");
         Steps { of_a: changes, of_child }
     }
-
-    /// When it woke after 900 ms: what it had before the scheduler came counts little any more.
-    fn begin_ms(&self) -> f64 {
-        let woke = |pair: &&[Change]| pair[1].cause == "slept" && pair[1].at_ms - pair[0].at_ms > 850.0;
-        self.of_a.windows(2).find(woke).map_or(self.of_a[0].at_ms, |pair| pair[1].at_ms)
-    }
-
-    /// Without the wake-up by the end of the play, a second and more after the last of its own.
-    fn end_ms(&self) -> f64 {
-        self.of_a[self.of_a.len() - 1].at_ms + 300.0
-    }
-
-    fn within(&self, time_ms: &Range<f64>) -> impl Iterator<Item = &Change> {
-        self.of_a.iter().filter(move |change| time_ms.contains(&change.at_ms))
-    }
-
-    /// Whether the task came within so many levels of that step's within so many ms of its time.
-    fn was_near(&self, step: &Change, (levels, ms): (i32, f64)) -> bool {
-        let near = |level: i32| (level - step.after).abs() <= levels;
-        let before = self.of_a.iter().rev().find(|change| change.at_ms < step.at_ms - ms);
-        let first = before.map_or(self.of_a[0].before, |change| change.after);
-        let mut within = self.of_a.iter().filter(|change| (change.at_ms - step.at_ms).abs() <= ms);
-        near(first) || within.any(|change| near(change.after))
-    }
 }
 
-/// How far apart the two may be in levels (of the eleven that sleeps move), as each had its own history before, and in ms: who takes
-/// turns with the hog may be a slice of it, up to 200 ms, ahead or behind.
+/// Whether the task came within so many levels of that step's within so many ms of its time.
+fn was_near(changes: &[Change], step: &Change, (levels, ms): (i32, f64)) -> bool {
+    let near = |level: i32| (level - step.after).abs() <= levels;
+    let before = changes.iter().rev().find(|change| change.at_ms < step.at_ms - ms);
+    let first =
+        before.or(changes.first()).map(|change| if before.is_some() { change.after } else { change.before });
+    let mut within = changes.iter().filter(|change| (change.at_ms - step.at_ms).abs() <= ms);
+    first.is_some_and(near) || within.any(|change| near(change.after))
+}
+
+/// How far apart the two may be in levels, of the eleven that sleeps move, and in ms: a tick more or less in who ran when is a level at
+/// times and two stairs, under ingo_ll some microseconds of a wait are one too, and who takes turns with the hog may be one of
+/// nicksched's slices ahead or behind.
 fn apart(scheduler: &str, cause: &str) -> (i32, f64) {
     match (scheduler, cause) {
-        (_, "nice") => (0, 60.0),
-        // A bonus point comes or goes with a wake-up or a slice only: points of before last for seconds.
-        ("ingo_ll", "ran") => (4, 200.0),
-        ("ingo_ll", _) => (4, 60.0),
-        (_, "ran") => (3, 200.0),
-        _ => (2, 60.0),
+        (_, "nice") | ("fixed_priority", _) => (0, 60.0),
+        ("ingo_ll", _) => (2, 60.0),
+        // Forty stairs one after another, each up to a tick off.
+        ("staircase", "ran") => (2, 100.0),
+        ("nicksched", _) => (2, 200.0),
+        _ => (1, 60.0),
     }
 }
 
-/// Task A fares under this scheduler in Linux as in the simulated kernel: for the same causes, to the same levels by its nice values, and
-/// each step of one comes near where the other is then. Its child's priority changes in both or in none.
+/// Task A and its child fare under this scheduler in Linux as in the simulated kernel: for the same causes, to the same levels by nice
+/// values, and each step of one comes near where the other is then.
 fn assert_steps(scheduler: &str, log: Vec<Change>) {
     let of_nice_0 = if scheduler == "nicksched" { 130 } else { 120 };
     let [linux, simulated] = [log, record(scheduler)].map(|changes| Steps::of(changes, of_nice_0));
-    let time_ms = simulated.begin_ms() - 60.0..simulated.end_ms();
-    let causes = |steps: &Steps| -> BTreeSet<String> {
-        steps.within(&time_ms).map(|step| step.cause.clone()).collect()
-    };
-    assert_eq!(causes(&linux), causes(&simulated), "{scheduler}: {:?}", linux.of_a);
-    assert_eq!(linux.of_child, simulated.of_child, "{scheduler}: what A forks");
-    for (who, steps, others) in [("Linux", &linux, &simulated), ("simulated", &simulated, &linux)] {
-        // Down the stairs of staircase is the next test's: here they may be half a flight apart.
-        let stair = |step: &Change| scheduler == "staircase" && step.cause == "ran";
-        for step in steps.within(&time_ms).filter(|step| !stair(step)) {
-            let near = others.was_near(step, apart(scheduler, &step.cause));
-            assert!(near, "{scheduler}, {who}: {step:?} has no like in {:?}", others.of_a);
+    // What the play does with its tasks afterwards is its own.
+    let end_ms = simulated.of_a[simulated.of_a.len() - 1].at_ms + 100.0;
+    for (who, linux, simulated) in
+        [("A", &linux.of_a, &simulated.of_a), ("its child", &linux.of_child, &simulated.of_child)]
+    {
+        let causes = |changes: &[Change]| -> BTreeSet<String> {
+            let within = changes.iter().filter(|change| change.at_ms < end_ms);
+            within.map(|change| change.cause.clone()).collect()
+        };
+        assert_eq!(causes(linux), causes(simulated), "{scheduler}, {who}: {linux:?}");
+        for (where_it_is, steps, others) in [("Linux", linux, simulated), ("simulated", simulated, linux)] {
+            for step in steps.iter().filter(|step| step.at_ms < end_ms) {
+                let near = was_near(others, step, apart(scheduler, &step.cause));
+                assert!(
+                    near,
+                    "{scheduler}, {who}: {step:?} of {where_it_is} has no like\nLinux: {linux:?}\nsimulated: {simulated:?}"
+                );
+            }
         }
     }
 }
@@ -253,8 +269,8 @@ fn assert_steps(scheduler: &str, log: Vec<Change>) {
 fn priorities_change_step_by_step_as_in_the_simulated_kernel() {
     let schedulers = ["ingosched", "ingo_ll", "nicksched", "staircase", "fixed_priority"];
     let knobs = |scheduler| if scheduler == "fixed_priority" { &[][..] } else { &["hz=250"] };
-    let plays =
-        schedulers.map(|scheduler| Play::new(Kept::Log, scheduler, knobs(scheduler), scenario("steps"), 6));
+    let plays = schedulers
+        .map(|scheduler| Play::new(Kept::LateLog, scheduler, knobs(scheduler), steps_after_a_sleep(), 9));
     for (scheduler, kept) in schedulers.into_iter().zip(boot(&plays)) {
         assert_steps(scheduler, log(&kept));
     }

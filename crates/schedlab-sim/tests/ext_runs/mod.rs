@@ -100,12 +100,14 @@ impl<'a> Run<'a> {
         let scheduler = scheduler.expect("the object loads");
         if self.late {
             let name = self.scheduler.to_owned();
-            config.attachable.push(Attachable { name, scheduler, knobs: Vec::new() });
+            let knobs = self.knobs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+            config.attachable.push(Attachable { name, scheduler, knobs });
         } else {
             config.scheduler = Scheduler::Ext(scheduler);
+            let knob =
+                |(name, value): &(&str, i64)| Setting::Knob { name: (*name).to_owned(), value: *value };
+            config.settings = self.knobs.iter().map(knob).collect();
         }
-        let knob = |(name, value): &(&str, i64)| Setting::Knob { name: (*name).to_owned(), value: *value };
-        config.settings = self.knobs.iter().map(knob).collect();
         config
     }
 

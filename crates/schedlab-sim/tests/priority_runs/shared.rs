@@ -15,6 +15,18 @@ pub fn scenario(name: &str) -> String {
     std::fs::read_to_string(path).expect("the scenario")
 }
 
+/// tests/priorities/steps.toml where all have slept for some 3 s before: a scheduler that comes meanwhile knows the same of them in
+/// the simulated kernel and in Linux. The hog wakes first, as else it would be a matter of microseconds who does.
+pub fn steps_after_a_sleep() -> String {
+    let mut text = scenario("steps");
+    for (who, sleep) in [("hog", "2750ms"), ("A", "3s")] {
+        let first = format!("name = \"{who}\"\nsteps = [");
+        assert!(text.contains(&first), "{first}");
+        text = text.replace(&first, &format!("{first}{{ sleep = \"{sleep}\" }},"));
+    }
+    text
+}
+
 /// Tasks that never sleep, one for each nice value.
 pub fn hogs(nices: &[i32], duration: &str) -> String {
     let mut text = format!("name = \"hogs\"\nduration = \"{duration}\"\n");
