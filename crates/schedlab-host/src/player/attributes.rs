@@ -1,6 +1,7 @@
 //! Policy, nice value, slice and affinity of the calling thread. They are its own: they end with it.
 
 use crate::capability;
+use crate::live::tasks::policy_name;
 use crate::process::SchedAttr;
 use schedlab_model::{CpuId, CpuSet, Nice, Policy, TaskAttributes};
 use std::io;
@@ -14,39 +15,43 @@ pub struct Refused {
     remedy: &'static str,
 }
 
+/// Where nothing is missing that could be given.
+const FILTERED: &str = "The right is there, but a filter of system calls forbids it, as a container's may";
+
 impl Refused {
     fn affinity(to: &CpuSet, source: io::Error) -> Refused {
-        let remedy = "None of them is there, or a cpuset keeps this process from them: see `taskset -p $$`";
+        let remedy = match source.raw_os_error() {
+            Some(libc::EPERM) => FILTERED,
+            _ => {
+                "None of them is there, or the control group of this process has none of them (cpuset.cpus.effective)"
+            }
+        };
         Refused { what: format!("CPUs {to}"), source, remedy }
     }
 
     /// `may_raise`: the right to raise priority is there.
     fn scheduling(to: &TaskAttributes, source: io::Error, may_raise: bool) -> Refused {
-        let is_right = source.raw_os_error() == Some(libc::EPERM);
-        let (policy, nice) = (to.policy, to.nice.get());
-        let what = match policy {
-            Policy::Fifo => format!("SCHED_FIFO {}", to.rt_priority),
-            Policy::Rr => format!("SCHED_RR {}", to.rt_priority),
-            Policy::Ext => "SCHED_EXT".to_owned(),
-            Policy::Normal | Policy::Batch | Policy::Idle | Policy::Deadline => format!("nice {nice}"),
+        let (policy, nice) = (policy_name(to.policy.number().cast_signed()), to.nice.get());
+        let what = match to.policy.is_realtime() {
+            true => format!("{policy} {}", to.rt_priority),
+            false => format!("{policy} with nice {nice}"),
         };
-        let remedy = match (policy.is_realtime(), is_right, may_raise) {
-            _ if policy == Policy::Ext && !is_right => "It needs a kernel with sched_ext",
-            (true, true, false) => {
+        let remedy = match (source.raw_os_error(), to.policy) {
+            (Some(libc::EPERM), Policy::Fifo | Policy::Rr) if may_raise => {
+                "The right is there, but the control group has no real-time (cpu.rt_runtime_us, or only the root group has \
+                 any), or a filter of system calls forbids it, as a container's may"
+            }
+            (Some(libc::EPERM), _) if may_raise => FILTERED,
+            (Some(libc::EPERM), Policy::Fifo | Policy::Rr) => {
                 "Real-time needs root with CAP_SYS_NICE, which containers may lack: use sudo, or raise `ulimit -r`"
             }
-            (true, true, true) => {
-                "The right is there: the control group has no real-time (cpu.rt_runtime_us), or a filter of system \
-                 calls forbids it, as a container's may"
+            (Some(libc::EPERM), _) => {
+                "A lower nice value than before, and leaving SCHED_IDLE, need root with CAP_SYS_NICE, which containers may \
+                 lack: use sudo, or raise `ulimit -e`"
             }
-            (false, true, false) => {
-                "A lower nice value than before needs root with CAP_SYS_NICE, which containers may lack: use sudo, or \
-                 raise `ulimit -e`"
-            }
-            (false, true, true) => {
-                "The right is there: a filter of system calls forbids it, as a container's may"
-            }
-            (_, false, _) => "The kernel does not know them",
+            (Some(libc::EINVAL), Policy::Ext) => "It needs a kernel with sched_ext",
+            (Some(libc::EACCES), Policy::Ext) => "The scheduler that runs does not let this task have it",
+            _ => "This kernel does not have that, or a security module forbids it",
         };
         Refused { what, source, remedy }
     }
@@ -69,8 +74,7 @@ pub fn change(from: &TaskAttributes, to: &TaskAttributes, all: &CpuSet) -> Resul
         runtime: to.slice.map_or(0, |slice| slice.0),
         ..SchedAttr::default()
     };
-    let may_raise = || capability::probe().raise_priority;
-    attributes.give(0).map_err(|error| Refused::scheduling(to, error, may_raise()))
+    attributes.give(0).map_err(|error| Refused::scheduling(to, error, capability::probe().raise_priority))
 }
 
 /// Those of the calling thread, with its affinity as no restriction.
@@ -125,8 +129,11 @@ mod tests {
             TaskAttributes { nice: Nice::new(-5).expect("a nice value"), ..TaskAttributes::default() };
         let text = said(&strong, libc::EPERM, false);
         assert!(text.contains("nice -5") && text.contains("ulimit -e"), "{text}");
+        assert!(!said(&strong, libc::EPERM, true).contains("sudo"));
         let ext = TaskAttributes { policy: Policy::Ext, ..TaskAttributes::default() };
-        assert!(said(&ext, libc::EINVAL, true).contains("sched_ext"));
+        assert!(said(&ext, libc::EINVAL, true).contains("needs a kernel with sched_ext"));
+        assert!(said(&ext, libc::EACCES, true).contains("The scheduler that runs"));
+        assert!(said(&strong, libc::EACCES, true).contains("security module"));
         // No machine has that CPU.
         let far = TaskAttributes { affinity: CpuSet::single(CpuId(1023)), ..TaskAttributes::default() };
         let refused = change(&TaskAttributes::default(), &far, &CpuSet::ALL).expect_err("no such CPU");

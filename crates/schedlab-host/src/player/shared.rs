@@ -83,7 +83,7 @@ impl<T: AllAtomic> Drop for SharedSlice<T> {
 }
 
 /// Longest text of an error.
-const ERROR_BYTES_MAX: usize = 240;
+const ERROR_BYTES_MAX: usize = 480;
 
 /// How the play as a whole stands.
 #[derive(Debug)]

@@ -51,8 +51,13 @@ pub fn run(scheduler: &str, workload: &str, cpus: u32, knobs: &[(&str, i64)]) ->
 
 /// The same under a kernel with so many ticks in a second.
 pub fn run_with(run: &Run<'_>, hz: u32) -> Ran {
+    run_seeded(run, hz, run.config().seed)
+}
+
+/// And with this seed.
+pub fn run_seeded(run: &Run<'_>, hz: u32, seed: u64) -> Ran {
     let (mut config, scheduler) = (run.config(), run.scheduler);
-    config.machine.hz = hz;
+    (config.machine.hz, config.seed) = (hz, seed);
     let mut simulation = Simulation::new(config).expect("valid");
     let mut events = Vec::new();
     let result = simulation.run(&mut events).expect("runs");

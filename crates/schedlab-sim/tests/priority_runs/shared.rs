@@ -15,7 +15,7 @@ pub fn scenario(name: &str) -> String {
     std::fs::read_to_string(path).expect("the scenario")
 }
 
-/// tests/priorities/steps.toml where all have slept for some 3 s before: a scheduler that comes meanwhile knows the same of them in
+/// tests/priorities/steps.toml where all sleep for 2.75 s or more before: a scheduler that comes meanwhile knows the same of them in
 /// the simulated kernel and in Linux. The hog wakes first, as else it would be a matter of microseconds who does.
 pub fn steps_after_a_sleep() -> String {
     let mut text = scenario("steps");
@@ -113,7 +113,11 @@ pub fn waits(events: &[Event], task: u32, from_ns: u64) -> Waits {
             }
             EventKind::Switch { prev, prev_state, .. } if prev.0 == task => match prev_state {
                 PrevState::Runnable => since = Some(time),
-                _ => waits.sleeps += u64::from(time >= from_ns),
+                // Who was woken while it still ran did not sleep then, and waits from its next wake-up on.
+                _ => {
+                    since = None;
+                    waits.sleeps += u64::from(time >= from_ns);
+                }
             },
             _ => {}
         }
