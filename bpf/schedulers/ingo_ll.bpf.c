@@ -24,9 +24,10 @@
  *
  * Source: P. Williams' patch to 2.6.15-rc7 of 2005-12-31 (linux-kernel), which became ingo_ll in PlugSched 6.3 of
  * 2006-02-10; that announcement compares an average instead of the last wait. The source of 6.3 is lost: the
- * constants are those of the patch, `by_average` chooses, and the limit was a parameter there too. The announcement
- * mentions neither the point for having woken (`wake_point`) nor the one that the end of a slice costs (`slice_point`);
- * by default both are there, as in the patch.
+ * constants are those of the patch, `by_average` chooses, and the limit was a parameter there too. That the average
+ * begins with none, so that a first wait counts as a sixteenth of itself, is assumed. The announcement mentions neither
+ * the point for having woken (`wake_point`) nor the one that the end of a slice costs (`slice_point`); by default
+ * both are there, as in the patch.
  *
  * Not carried over to sched_ext: what ingosched says; whether a wake-up is an interrupt's does not matter here.
  */
