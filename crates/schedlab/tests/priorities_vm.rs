@@ -252,7 +252,7 @@ fn assert_steps(scheduler: &str, log: Vec<Change>) {
     for (who, linux, simulated) in
         [("A", &linux.of_a, &simulated.of_a), ("its child", &linux.of_child, &simulated.of_child)]
     {
-        // As often for each cause, give or take one of three, two of six, ten of a hundred stairs.
+        // As often for each cause, give or take one of three, two of eight, ten of a hundred stairs.
         for cause in ["slept", "waited", "ran", "forked", "born", "yielded", "nice"] {
             let count = |changes: &[Change]| {
                 changes.iter().filter(|change| change.cause == cause && change.at_ms < end_ms).count()
