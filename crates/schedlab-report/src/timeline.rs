@@ -110,7 +110,7 @@ pub struct Timeline {
     pub ranks: Vec<Point<TaskId>>,
     /// Changes of dynamic priority, if the scheduler logged them.
     pub priorities: Vec<PriorityStep>,
-    /// Virtual runtimes, if the run told them.
+    /// Virtual runtimes, if the run told them; none of a sched_ext scheduler with dynamic priorities.
     pub vruntimes: Vec<VruntimePoint>,
 }
 
@@ -150,7 +150,12 @@ impl Timeline {
             groups: groups(tasks),
         };
         events.iter().for_each(|event| builder.event(event));
-        builder.timeline
+        let Builder { mut timeline, .. } = builder;
+        if !timeline.priorities.is_empty() {
+            // Who has dynamic priorities orders its queues by them: what the kernel calls virtual time there is no time.
+            timeline.vruntimes.retain(|point| point.queue.clock != VruntimeClock::Ext);
+        }
+        timeline
     }
 
     /// Name of a task.
@@ -296,6 +301,22 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_by_priority_are_no_virtual_runtimes() {
+        let at = |us, kind| Event { time: Nanos::from_micros(us), cpu: CpuId(0), kind };
+        let (task, vruntime) = (TaskId(1), 66_000);
+        let told = [VruntimeClock::Fair, VruntimeClock::Ext]
+            .map(|clock| at(5, EventKind::Vruntime { task, clock, vruntime }));
+        let cause = PriorityCause::Slept;
+        let change = at(9, EventKind::Priority { task, before: 120, after: 119, cause });
+        let clocks = |events: &[Event]| -> Vec<VruntimeClock> {
+            let timeline = Timeline::new(events, &[], 1, Nanos::from_micros(40));
+            timeline.vruntimes.iter().map(|point| point.queue.clock).collect()
+        };
+        assert_eq!(clocks(&told), [VruntimeClock::Fair, VruntimeClock::Ext]);
+        assert_eq!(clocks(&[told[0], told[1], change]), [VruntimeClock::Fair]);
+    }
 
     #[test]
     fn stays_wakes_and_queues_follow_the_events() {

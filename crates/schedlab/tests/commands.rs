@@ -361,10 +361,12 @@ fn virtual_runtime_and_cpu_time_are_drawn() {
     for track in ["virtual runtime of hog1", "CPU time of hog0"] {
         assert!(trace.windows(track.len()).any(|bytes| bytes == track.as_bytes()), "no track {track:?}");
     }
-    // Levels of priority are no time.
-    run(&["simulate", hogs, "--cpus", "1", "-s", "staircase", "--html", "levels.html"]);
-    let text = String::from_utf8(read("levels.html")).expect("text");
-    assert!(text.contains("CPU time of each task") && !text.contains("virtual runtime of each task"));
+    // Levels of priority are no time, nor are arrays that change places.
+    for (scheduler, hogs) in [("staircase", hogs), ("ingo_ll", "hogs:count=2,nice=5,duration=10s")] {
+        run(&["simulate", hogs, "--cpus", "1", "-s", scheduler, "--html", "levels.html"]);
+        let text = String::from_utf8(read("levels.html")).expect("text");
+        assert!(text.contains("CPU time of each task") && !text.contains("irtual runtime"), "{scheduler}");
+    }
 }
 
 /// A page of a scheduler has its slices at every nice value, and a curve behind a better task only where that is another.

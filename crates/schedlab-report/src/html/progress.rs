@@ -24,16 +24,24 @@ const COLUMNS: f64 = 700.0;
 /// Keys that never differ by this much are levels, not time.
 const TIME_MIN: i64 = 100_000;
 
+/// What the second chart of a panel is of.
+const VIRTUAL: &str = "virtual runtime of each task";
+
 /// Points of a task: time and value, in ns.
 type Curve = Vec<(f64, f64)>;
 
 pub(super) fn section(pictures: &[Picture]) -> Option<String> {
     let panels: Vec<String> = pictures.iter().filter_map(panel).collect();
+    let what_it_is = match panels.iter().any(|panel| panel.contains(VIRTUAL)) {
+        true => {
+            " Virtual runtime is CPU time divided by weight, as the queue counts it, from the least that is drawn; it rises \
+             while a task runs and stays while it waits. Up runs sooner: that axis counts downwards."
+        }
+        false => "",
+    };
     (!panels.is_empty()).then(|| {
         format!(
-            "<section><h2>What each task got</h2><p class=\"note\">Over the whole run. Virtual runtime is CPU time divided \
-             by weight, as the queue counts it, from the least that is drawn; it rises while a task runs and stays while \
-             it waits. Up runs sooner: that axis counts downwards.</p>{}</section>",
+            "<section><h2>What each task got</h2><p class=\"note\">Over the whole run.{what_it_is}</p>{}</section>",
             panels.concat()
         )
     })
@@ -72,7 +80,7 @@ fn panel(picture: &Picture) -> Option<String> {
     if virtual_time.iter().any(|curve| !curve.is_empty()) {
         let _ = write!(
             out,
-            "<h3>{}: virtual runtime of each task <span class=\"soft\">up runs sooner</span></h3>{}",
+            "<h3>{}: {VIRTUAL} <span class=\"soft\">up runs sooner</span></h3>{}",
             escape(&picture.candidate),
             chart(timeline, &shown, &virtual_time, true)
         );
