@@ -137,10 +137,10 @@ mod tests {
                 .collect();
             used.sort_unstable();
             // Interrupts are counted as the task's time, so above only what no disturbance explains is wrong: a factor of
-            // two in all of nine. What a host takes away passes on the wall clock and may not be the task's time: below it
-            // is wrong if most are.
+            // two in all of nine. What a host takes away passes on the wall clock and may not be the task's time, a little of
+            // most burns where it does so all the time: below it is wrong if most are by a fiftieth.
             let (least, median) = (used[0], used[4]);
-            assert!(median + 1_000 >= time && least <= 2 * time + 5_000, "{time}: {used:?}");
+            assert!(median + time / 50 + 1_000 >= time && least <= 2 * time + 5_000, "{time}: {used:?}");
         }
     }
 
