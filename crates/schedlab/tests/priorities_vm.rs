@@ -67,34 +67,33 @@ impl Play {
     /// The lines of the guest's script.
     fn lines(&self, index: usize) -> String {
         let file = self.file(index);
+        let (log, how) = match self.kept {
+            Kept::Recording => (String::new(), format!("--record {file}")),
+            Kept::Log | Kept::LateLog => (format!(" --set log_changes=1 --json {file}"), "--bare".to_owned()),
+        };
         let knobs: String = self.knobs.iter().map(|knob| format!(" --set {knob}")).collect();
         let (scheduler, seconds) = (self.scheduler, self.seconds);
-        let play = |how: &str| format!("schedlab -q play {how} --duration {seconds}s /{index}.toml");
-        let log = format!("--set log_changes=1 --json {file}");
-        let or_tell = format!("|| {{ echo {scheduler}; cat /tmp/said; exit 1; }}\n");
-        match self.kept {
-            Kept::Recording => {
-                let play = play(&format!("--record {file}"));
-                format!("schedlab -q run {scheduler}{knobs} -- {play} > /tmp/said 2>&1 {or_tell}")
-            }
-            Kept::Log => {
-                let play = play("--bare");
-                format!("schedlab -q run {scheduler}{knobs} {log} -- {play} > /tmp/said 2>&1 {or_tell}")
-            }
-            // All sleep for 2.75 s; 0.8 s of a sleep are as good as more.
-            Kept::LateLog => {
-                let play = play("--bare");
-                format!(
-                    "{play} > /tmp/played 2>&1 &\n\
-                     until cat /proc/[0-9]*/task/*/comm 2> /tmp/none | grep -qx A; do sleep 0.05; done\n\
-                     there=$(centiseconds)\n\
-                     sleep 0.3\n\
-                     schedlab -q run {scheduler}{knobs} {log} -- sh -c 'cat /proc/uptime > /tmp/came; sleep {seconds}' > /tmp/said 2>&1 {or_tell}\
-                     [ $(($(centiseconds /tmp/came) - there)) -lt 190 ] || {{ echo {scheduler} came too late; exit 1; }}\n\
-                     wait $! || {{ echo {scheduler}; cat /tmp/played; exit 1; }}\n"
-                )
-            }
+        let play = format!("schedlab -q play {how} --duration {seconds}s /{index}.toml");
+        let run = |command: &str| {
+            format!(
+                "schedlab -q run {scheduler}{knobs}{log} -- {command} > /tmp/said 2>&1 \
+                 || {{ echo {scheduler}; cat /tmp/said; exit 1; }}\n"
+            )
+        };
+        if !matches!(self.kept, Kept::LateLog) {
+            return run(&play);
         }
+        let run = run(&format!("sh -c 'cat /proc/uptime > /tmp/came; sleep {seconds}'"));
+        // All sleep for 2.75 s; 0.8 s of a sleep are as good as more.
+        format!(
+            "{play} > /tmp/played 2>&1 &\n\
+             until cat /proc/[0-9]*/task/*/comm 2> /tmp/none | grep -qx A; do sleep 0.05; done\n\
+             there=$(centiseconds)\n\
+             sleep 0.3\n\
+             {run}\
+             [ $(($(centiseconds /tmp/came) - there)) -lt 190 ] || {{ echo {scheduler} came too late; exit 1; }}\n\
+             wait $! || {{ echo {scheduler}; cat /tmp/played; exit 1; }}\n"
+        )
     }
 }
 

@@ -24,15 +24,12 @@ const COLUMNS: f64 = 700.0;
 /// Keys that never differ by this much are levels, not time.
 const TIME_MIN: i64 = 100_000;
 
-/// What the second chart of a panel is of.
-const VIRTUAL: &str = "virtual runtime of each task";
-
 /// Points of a task: time and value, in ns.
 type Curve = Vec<(f64, f64)>;
 
 pub(super) fn section(pictures: &[Picture]) -> Option<String> {
-    let panels: Vec<String> = pictures.iter().filter_map(panel).collect();
-    let what_it_is = match panels.iter().any(|panel| panel.contains(VIRTUAL)) {
+    let (panels, virtual_times): (Vec<String>, Vec<bool>) = pictures.iter().filter_map(panel).unzip();
+    let what_it_is = match virtual_times.contains(&true) {
         true => {
             " Virtual runtime is CPU time divided by weight, as the queue counts it, from the least that is drawn; it rises \
              while a task runs and stays while it waits. Up runs sooner: that axis counts downwards."
@@ -47,7 +44,8 @@ pub(super) fn section(pictures: &[Picture]) -> Option<String> {
     })
 }
 
-fn panel(picture: &Picture) -> Option<String> {
+/// A candidate's charts, and whether virtual runtime is among them.
+fn panel(picture: &Picture) -> Option<(String, bool)> {
     let timeline = &picture.timeline;
     let ran = cpu_times(timeline);
     let shown = chosen(picture, &ran);
@@ -77,15 +75,16 @@ fn panel(picture: &Picture) -> Option<String> {
         escape(&picture.candidate),
         chart(timeline, &shown, &cpu, false)
     );
-    if virtual_time.iter().any(|curve| !curve.is_empty()) {
+    let has_virtual_time = virtual_time.iter().any(|curve| !curve.is_empty());
+    if has_virtual_time {
         let _ = write!(
             out,
-            "<h3>{}: {VIRTUAL} <span class=\"soft\">up runs sooner</span></h3>{}",
+            "<h3>{}: virtual runtime of each task <span class=\"soft\">up runs sooner</span></h3>{}",
             escape(&picture.candidate),
             chart(timeline, &shown, &virtual_time, true)
         );
     }
-    Some(out + &format!("<ul class=\"legend\">{legend}</ul>"))
+    Some((out + &format!("<ul class=\"legend\">{legend}</ul>"), has_virtual_time))
 }
 
 /// CPU time of each task as a curve: it rises in each stay.

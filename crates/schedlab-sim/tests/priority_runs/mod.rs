@@ -6,7 +6,7 @@ pub mod shared;
 use crate::ext_runs::Run;
 use schedlab_model::event::{Event, EventKind};
 use schedlab_model::machine::{Cost, Costs};
-use schedlab_sim::{Simulation, SimulationResult};
+use schedlab_sim::{Simulation, SimulationConfig, SimulationResult};
 
 /// Nothing costs time.
 pub fn free() -> Costs {
@@ -51,17 +51,21 @@ pub fn run(scheduler: &str, workload: &str, cpus: u32, knobs: &[(&str, i64)]) ->
 
 /// The same under a kernel with so many ticks in a second.
 pub fn run_with(run: &Run<'_>, hz: u32) -> Ran {
-    run_seeded(run, hz, run.config().seed)
+    run_config(run, run.config(), hz)
 }
 
 /// And with this seed.
+#[allow(dead_code, reason = "not every test binary asks")]
 pub fn run_seeded(run: &Run<'_>, hz: u32, seed: u64) -> Ran {
-    let (mut config, scheduler) = (run.config(), run.scheduler);
-    (config.machine.hz, config.seed) = (hz, seed);
+    run_config(run, SimulationConfig { seed, ..run.config() }, hz)
+}
+
+fn run_config(run: &Run<'_>, mut config: SimulationConfig, hz: u32) -> Ran {
+    config.machine.hz = hz;
     let mut simulation = Simulation::new(config).expect("valid");
     let mut events = Vec::new();
     let result = simulation.run(&mut events).expect("runs");
-    assert_eq!(result.scheduler_exit, None, "{scheduler}");
+    assert_eq!(result.scheduler_exit, None, "{}", run.scheduler);
     Ran { result, events, simulation }
 }
 
